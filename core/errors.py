@@ -1,0 +1,150 @@
+"""Refusals: one base, a family per kind of false fact, typed fields and a stable code.
+
+Refusal (a ValueError)
+  RecordRefusal     a record's bytes or field            expected, actual
+  ShapeRefusal      sizes disagree                       expected, actual
+  IndexRefusal      an id, target or position is out     at, index, bound
+  BindingRefusal    live objects are foreign or stale    expected, actual
+  NumericRefusal    a value is not finite or allowed     at, value
+  CapacityRefusal   a demand exceeds its limit           required, limit
+  SupportRefusal    valid, but nothing here executes it  feature
+  StateRefusal      the call comes at the wrong time     expected, actual
+  AdmissionRefusal  a plan may not run                   reasons
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from .codes import Code
+
+__all__ = [
+    "AdmissionRefusal",
+    "BindingRefusal",
+    "CapacityRefusal",
+    "Code",
+    "IndexRefusal",
+    "NumericRefusal",
+    "RecordRefusal",
+    "Refusal",
+    "ShapeRefusal",
+    "StateRefusal",
+    "SupportRefusal",
+]
+
+
+@dataclass(kw_only=True, eq=False)
+class Refusal(ValueError):
+    """A false fact: a stable `code`, the dotted path `what`, and the fields of its kind.
+
+    The specification's own field names are attributes too: those that name a field of the
+    family stand in the code's table, the others in `details`.
+    Source: STYLE.md section 7, API.md "Refusal codes".
+    """
+
+    code: Code
+    what: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        ValueError.__init__(self, self.code, self.what)
+
+    def facts(self) -> dict[str, Any]:
+        """All fields by name: the family's, the specification's, and the place."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "details"}
+        named = {name: own[source] for name, source in self.code.aliases.items()}
+        reason = {} if self.code.reason is None else {"reason": self.code.reason}
+        return {**own, **named, **reason, **self.details}
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or "code" not in self.__dict__:
+            raise AttributeError(name)
+        try:
+            return self.facts()[name]
+        except KeyError:
+            raise AttributeError(f"{self.code} has no field {name!r}") from None
+
+    def __str__(self) -> str:
+        return self.code.sentence.format_map(self.facts())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {f.name: getattr(self, f.name) for f in fields(self)}
+        state["details"] = dict(self.details)
+        return _rebuild, (type(self), state)
+
+
+def _rebuild(family: type[Refusal], state: dict[str, Any]) -> Refusal:
+    return family(**state)
+
+
+@dataclass(kw_only=True, eq=False)
+class RecordRefusal(Refusal):
+    """A record's bytes or one of its fields are not as they must be."""
+
+    expected: object = None
+    actual: object = None
+
+
+@dataclass(kw_only=True, eq=False)
+class ShapeRefusal(Refusal):
+    """Sizes disagree."""
+
+    expected: object = None
+    actual: object = None
+
+
+@dataclass(kw_only=True, eq=False)
+class IndexRefusal(Refusal):
+    """An id, target or position is outside its range."""
+
+    at: int | None = None
+    index: object = None
+    bound: int | None = None
+
+
+@dataclass(kw_only=True, eq=False)
+class BindingRefusal(Refusal):
+    """Live objects are foreign, stale or closed."""
+
+    expected: object = None
+    actual: object = None
+
+
+@dataclass(kw_only=True, eq=False)
+class NumericRefusal(Refusal):
+    """A value is outside the domain or not finite."""
+
+    at: int | None = None
+    value: object = None
+
+
+@dataclass(kw_only=True, eq=False)
+class CapacityRefusal(Refusal):
+    """A demand exceeds its limit or is unknown."""
+
+    required: object = None
+    limit: object = None
+
+
+@dataclass(kw_only=True, eq=False)
+class SupportRefusal(Refusal):
+    """Valid, but nothing here executes it."""
+
+    feature: str = ""
+
+
+@dataclass(kw_only=True, eq=False)
+class StateRefusal(Refusal):
+    """The call comes at the wrong time."""
+
+    expected: object = None
+    actual: object = None
+
+
+@dataclass(kw_only=True, eq=False)
+class AdmissionRefusal(Refusal):
+    """A plan may not run; `reasons` holds every refusal of it, in plan order."""
+
+    reasons: tuple[Refusal, ...] = ()

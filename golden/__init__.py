@@ -1,0 +1,1 @@
+"""Facts that do not move."""
