@@ -4,8 +4,7 @@ Kinds of the specification that no caller can reach here have no code:
   IndexAllocationFailed, OutputAllocationFailed and the other reservation failures (Python
     raises MemoryError, which is no fact about the input);
   LayoutOverflow of the tokenizer (2**32 merges do not fit into memory);
-  NonFiniteTableValue of RoPE sines and cosines (both are finite at every finite angle, and
-    a frequency that overflows is reported as the non-finite frequency);
+  the second application of the depth factor (no function takes a drawn decoder);
   StorageIdentity of cached rows (a session is the only holder of its storage).
 """
 
@@ -236,6 +235,11 @@ class Code(StrEnum):
         "activation checkpoint: {what} refused while it was recomputed ({cause})",
     )
 
+    AMBIGUOUS_TRACE_NODE = (
+        "state/ambiguous-trace-node",
+        "the trace holds {actual} nodes with an adjoint named {what}; exactly one is needed",
+    )
+
     # gradient check
     INVALID_STEP = "numeric/invalid-step", "{what}: the step must be finite and above 0, got {value}"
     INVALID_TOLERANCE = (
@@ -300,10 +304,6 @@ class Code(StrEnum):
     ZERO_FAN_IN = "shape/zero-fan-in", "{what}: the initial matrix needs at least one input"
     ZERO_FAN_OUT = "shape/zero-fan-out", "{what}: the initial matrix needs at least one output"
     ZERO_DEPTH = "shape/zero-depth", "the depth factor needs at least one block, got {actual}"
-    DEPTH_FACTOR_APPLIED = (
-        "state/depth-factor-applied",
-        "the depth factor has been applied to this decoder already",
-    )
     PARAMETER_BUDGET = (
         "capacity/parameter-budget",
         "{what} needs {required} parameters, more than the budget of {limit}",
@@ -391,13 +391,17 @@ class Code(StrEnum):
         "{what}: down must take the hidden width {expected}, it takes {actual}",
         "hidden=expected down=actual",
     )
-    QKV_INPUT_WIDTH_MISMATCH = (
-        "shape/qkv-input-width-mismatch",
+    PROJECTION_INPUT_WIDTH_MISMATCH = (
+        "shape/projection-input-width-mismatch",
         "{what}: query, key and value need one input width, got {expected} and {actual}",
+    )
+    PROJECTION_OUTPUT_WIDTH_MISMATCH = (
+        "shape/projection-output-width-mismatch",
+        "{what}: query, key and value need one output width, got {expected} and {actual}",
     )
     QKV_OUTPUT_WIDTH_MISMATCH = (
         "shape/qkv-output-width-mismatch",
-        "{what}: query, key and value need one output width, got {expected} and {actual}",
+        "{what}: the query width must be the model width {expected}, got {actual}",
     )
     OUTPUT_INPUT_WIDTH_MISMATCH = (
         "shape/output-input-width-mismatch",
