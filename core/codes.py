@@ -563,7 +563,11 @@ class Code(StrEnum):
     )
 
     # token batches, layouts, losses
-    TOKEN_RANK = "shape/token-rank", "{what} must have rank 2, got rank {actual}", "rank=actual"
+    TOKEN_RANK = (
+        "shape/token-rank",
+        "{what} must have rank {expected}, got rank {actual}",
+        "rank=actual",
+    )
     EMPTY_BATCH = "shape/empty-batch", "{what} needs at least one row"
     EMPTY_TOKENS = "shape/empty-tokens", "{what} needs at least one token per row"
     CONTEXT_LENGTH_EXCEEDED = (
@@ -732,6 +736,111 @@ class Code(StrEnum):
         "prepared input refused: {reason} ({what}: expected {expected}, got {actual})",
         "",
         "block head sharing or context window differs from backbone",
+    )
+
+    # cache and session
+    ZERO_CACHE_BATCH = "shape/zero-cache-batch", "{what}: the batch must be greater than zero"
+    ZERO_CACHE_CAPACITY = (
+        "shape/zero-cache-capacity",
+        "{what}: the capacity must be greater than zero",
+    )
+    CACHE_CAPACITY_EXCEEDED = (
+        "capacity/cache-capacity-exceeded",
+        "{what}: a capacity of {required} is more than the {limit} positions of the rotary table",
+    )
+    CACHE_ROW_SHAPE = (
+        "shape/cache-row-shape",
+        "cache {what} row must have shape {expected}, got {actual}",
+    )
+    NON_FINITE_CACHE_ROW = (
+        "numeric/non-finite-cache-row",
+        "cache {what} row holds {value} at flat index {at}; every value must be finite",
+        "index=at",
+    )
+    MODEL_CONFIG_MISMATCH = (
+        "binding/model-config-mismatch",
+        "the cache was made for {expected}, not for {actual}",
+    )
+    MODEL_PARAMETER_COUNT_MISMATCH = (
+        "binding/model-parameter-count-mismatch",
+        "the cache is bound to {expected} parameters, the decoder has {actual}",
+    )
+    MODEL_PARAMETER_MISMATCH = (
+        "binding/model-parameter-mismatch",
+        "parameter {index} ({what}) of the decoder is not the node the cache is bound to",
+    )
+    MODEL_PARAMETER_REVISION_MISMATCH = (
+        "binding/model-parameter-revision-mismatch",
+        "parameter {index} ({what}) is at revision {actual}, the cache is bound to revision "
+        "{expected}",
+        "cache=expected model=actual",
+    )
+    CACHE_LAYER_COUNT_MISMATCH = (
+        "binding/cache-layer-count-mismatch",
+        "the decoder has {expected} blocks, the cache {actual} layers",
+    )
+    LAYER_LENGTH_INVARIANT = (
+        "binding/layer-length-invariant",
+        "{what} of the cache holds {actual} rows, the cache {expected}",
+    )
+    CACHE_LAYER_MISMATCH = (
+        "binding/cache-layer-mismatch",
+        "{what} of the cache does not fit its block: expected {expected}, got {actual}",
+    )
+    PREPARED_CACHE_CHANGED = (
+        "binding/prepared-cache-changed",
+        "{what} changed while a token was computed: expected {expected} rows, found {actual}",
+    )
+    WORK_OVERFLOW = (
+        "capacity/work-overflow",
+        "{what}: the counter {counter} would reach {required}, more than {limit}",
+    )
+    SESSION_CLOSED = "state/session-closed", "the session is {actual}; open a new one over its cache"
+    EMPTY_PROMPT = "shape/empty-prompt", "a prompt needs at least one token"
+    PREFILL_REQUIRES_EMPTY = (
+        "state/prefill-requires-empty",
+        "prefill needs an empty cache, this one holds {actual} tokens",
+        "len=actual",
+    )
+    PROMPT_TOO_LONG = (
+        "capacity/prompt-too-long",
+        "the prompt has {required} tokens, the cache holds {limit}",
+        "tokens=required capacity=limit",
+    )
+    PROMPT_TOKEN_OUT_OF_BOUNDS = (
+        "index/prompt-token-out-of-bounds",
+        "prompt token {index} at position {at} is out of bounds for vocabulary size {bound}",
+        "position=at token_id=index vocabulary_size=bound",
+    )
+    EXTEND_REQUIRES_PREFILL = (
+        "state/extend-requires-prefill",
+        "extend needs a prefilled session, this one is {actual}",
+    )
+    EMPTY_EXTENSION = "shape/empty-extension", "an extension needs at least one token"
+    EXTENSION_TOO_LONG = (
+        "capacity/extension-too-long",
+        "the extension would make {required} tokens, the cache holds {limit}",
+        "tokens=required capacity=limit",
+    )
+    EXTENSION_TOKEN_OUT_OF_BOUNDS = (
+        "index/extension-token-out-of-bounds",
+        "extension token {index} at position {at} is out of bounds for vocabulary size {bound}",
+        "position=at token_id=index vocabulary_size=bound",
+    )
+    DECODE_REQUIRES_PREFILL = (
+        "state/decode-requires-prefill",
+        "decode needs a prefilled session, this one is {actual}",
+    )
+    DECODE_TOKEN_OUT_OF_BOUNDS = (
+        "index/decode-token-out-of-bounds",
+        "token {index} is out of bounds for vocabulary size {bound}",
+        "token_id=index vocabulary_size=bound",
+    )
+    FULL = "capacity/full", "the cache is full: {limit} tokens", "capacity=limit"
+    TRUNCATE_LENGTH_OUT_OF_RANGE = (
+        "index/truncate-length-out-of-range",
+        "truncate to {index} tokens is out of range, the session holds {bound}",
+        "length=index",
     )
 
     # tokenizer

@@ -21,6 +21,7 @@ __all__ = [
     "Ids",
     "clean_zeros",
     "contract",
+    "contract_steps",
     "contraction_is_ordered",
     "cos",
     "exp",
@@ -34,6 +35,7 @@ __all__ = [
     "sin",
     "total",
     "unbroadcast",
+    "weighted_rows",
 ]
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -134,7 +136,7 @@ def contract(left: Array, right: Array) -> Array:
     lefts = np.broadcast_to(left, (*batch, R, K)).reshape(-1, R, K)
     rights = np.broadcast_to(right, (*batch, K, C)).reshape(-1, K, C)
     if len(lefts) > K or not contraction_is_ordered():
-        return _contract_by_steps(lefts, rights).reshape(*batch, R, C)
+        return contract_steps(lefts, rights).reshape(*batch, R, C)
     out = np.empty((len(lefts), R, C))
     for lane in range(len(lefts)):
         out[lane] = _contract_matrix(lefts[lane], rights[lane])
@@ -148,7 +150,7 @@ def _contract_matrix(left: Array, right: Array) -> Array:
         widened[:, :1] = right
         return np.ascontiguousarray(_contract_matrix(left, widened)[:, :1])
     if not contraction_is_ordered():
-        return _contract_by_steps(left, right)
+        return contract_steps(left, right)
     return _einsum(left, right)
 
 
@@ -159,8 +161,24 @@ def _einsum(left: Array, right: Array) -> Array:
     return product + 0.0
 
 
-def _contract_by_steps(left: Array, right: Array) -> Array:
-    """The definition itself: one rounded product and one rounded sum per step k."""
+def weighted_rows(weights: Array, rows: Array) -> Array:
+    """out[h, d] = sum over j ascending, from +0.0, of weights[h, j] * rows[h, j, d].
+
+    weights: [H, J]; rows: [H, at least J, D], not copied. Returns: [H, D]
+    Source:  numerics.md section 14
+    """
+    J = weights.shape[1]
+    out = np.zeros((rows.shape[0], rows.shape[2]))
+    for h in range(len(out) if J else 0):
+        out[h] = _contract_matrix(weights[h : h + 1], rows[h, :J])[0]
+    return out
+
+
+def contract_steps(left: Array, right: Array) -> Array:
+    """`contract` by its definition: one rounded product and one rounded sum per step k.
+
+    Operands may be views of any layout; nothing is copied.
+    """
     out = np.zeros((*left.shape[:-1], right.shape[-1]))
     product = np.empty_like(out)
     for k in range(left.shape[-1]):
@@ -181,7 +199,7 @@ def contraction_is_ordered() -> bool:
 
 def _einsum_keeps_order(R: int, K: int, C: int) -> bool:
     left, right = _mixed_signs(R, K), _mixed_signs(K, C)
-    return _einsum(left, right).tobytes() == _contract_by_steps(left, right).tobytes()
+    return _einsum(left, right).tobytes() == contract_steps(left, right).tobytes()
 
 
 def _mixed_signs(rows: int, columns: int) -> Array:

@@ -453,7 +453,7 @@ def silu(a: Array) -> Result:
 # --- softmax and loss ------------------------------------------------------------------------
 
 
-class _RowStatistics:
+class RowStatistics:
     """One row per group: maximum, exponentials, tail, log-sum over 1 (numerics.md section 7)."""
 
     __slots__ = ("exponentials", "log_sum", "maximum", "shifted", "tail")
@@ -516,7 +516,7 @@ def log_softmax(a: Array, *, axis: int) -> Result:
             at=at,
             value=float(rows.reshape(-1)[at]),
         )
-    statistics = _RowStatistics(rows)
+    statistics = RowStatistics(rows)
     probabilities = statistics.probabilities()
     value = floats.clean_zeros(statistics.shifted - statistics.log_sum[:, None])
 
@@ -554,7 +554,7 @@ class _Nll:
             given.reshape(-1), bound=classes, code=Code.TARGET_OUT_OF_BOUNDS, what=op
         )
         self._check_finite()
-        self.statistics = _RowStatistics(self.rows)
+        self.statistics = RowStatistics(self.rows)
         self.losses = (self.statistics.maximum - self._chosen()) + self.statistics.log_sum
 
     def _chosen(self) -> Array:

@@ -181,11 +181,19 @@ class Parameter(Tensor):
     @contextmanager
     def reading(self) -> Iterator[None]:
         """While open, assignment is refused; any number of readers may coexist."""
-        self._readers += 1
+        self.hold()
         try:
             yield
         finally:
-            self._readers -= 1
+            self.let_go()
+
+    def hold(self) -> None:
+        """Count one more reader, for a reader that outlives a with-block."""
+        self._readers += 1
+
+    def let_go(self) -> None:
+        """Count one reader less."""
+        self._readers -= 1
 
     @contextmanager
     def reading_gradient(self) -> Iterator[Array]:
@@ -216,12 +224,12 @@ class Parameter(Tensor):
 def reading_all(parameters: Sequence[Parameter]) -> Iterator[None]:
     """`Parameter.reading` of every one of them at once."""
     for parameter in parameters:
-        parameter._readers += 1
+        parameter.hold()
     try:
         yield
     finally:
         for parameter in parameters:
-            parameter._readers -= 1
+            parameter.let_go()
 
 
 def constant(array: object) -> Tensor:
