@@ -1,12 +1,14 @@
 """The system: token ids to logits and loss, every bit specified."""
 
-if "." not in __name__:
+if "." not in __name__:  # pragma: no cover - a child process of test_project runs this
     raise ImportError("import logitproof.core; a bare 'core' is a second copy under a wrong name")
 
 from . import floats, ops
 from .attention import Attention
 from .backbone import DecoderBackbone
+from .batches import TextBatch, pack_documents, pad_documents
 from .block import DecoderBlock
+from .cache import KvCache
 from .config import DecoderBlockConfig, DecoderConfig
 from .errors import (
     AdmissionRefusal,
@@ -25,6 +27,7 @@ from .initial import SplitMix64
 from .layers import Embedding, Linear, RmsNorm, SwiGlu
 from .layout import SequenceLayout
 from .prepared import InputEncoder, PreparedDecoderInput
+from .session import DecodeSession
 from .tape import NO_GRAD, RECORDING, Context, Parameter, Tensor, constant
 from .text import Decoder, TextInputEncoder, TextOutputHead
 from .tokenizer import BpeTokenizer
@@ -40,6 +43,7 @@ __all__ = [
     "CapacityRefusal",
     "Code",
     "Context",
+    "DecodeSession",
     "Decoder",
     "DecoderBackbone",
     "DecoderBlock",
@@ -48,6 +52,7 @@ __all__ = [
     "Embedding",
     "IndexRefusal",
     "InputEncoder",
+    "KvCache",
     "Linear",
     "NumericRefusal",
     "Parameter",
@@ -62,10 +67,13 @@ __all__ = [
     "SupportRefusal",
     "SwiGlu",
     "Tensor",
+    "TextBatch",
     "TextInputEncoder",
     "TextOutputHead",
     "Trace",
     "constant",
     "floats",
     "ops",
+    "pack_documents",
+    "pad_documents",
 ]

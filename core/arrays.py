@@ -58,7 +58,7 @@ def _holds(values: Array, given: np.ndarray[Any, Any]) -> bool:
 
 def _as_float(item: object, at: int, what: str) -> float:
     real = isinstance(item, int | float | np.integer | np.floating)
-    if not real or isinstance(item, bool | np.bool_ | np.longdouble):
+    if not real or isinstance(item, bool | np.timedelta64 | np.longdouble):
         raise NumericRefusal(code=Code.NOT_REAL, what=what, at=at, value=repr(item))
     try:
         number = float(item)  # type: ignore[arg-type]
@@ -76,7 +76,7 @@ def as_integers(given: object, *, what: str, bound: int | None = None) -> np.nda
     Refuses: index/not-an-integer (bool, float, text, None, object arrays), shape/ragged-ids
     """
     if isinstance(given, np.ndarray):
-        if given.dtype.kind not in "iu":
+        if given.dtype.kind not in "iu":  # not timedelta64, which numpy counts as integers
             first = given.reshape(-1)[0] if given.size else f"an empty {given.dtype} array"
             raise _not_an_integer(first, 0, what, bound)
         if given.dtype.kind == "u" and given.size and int(given.max()) >= 2**63:
@@ -84,7 +84,7 @@ def as_integers(given: object, *, what: str, bound: int | None = None) -> np.nda
         return np.array(given, dtype=np.int64, order="C", subok=False)
     flat, shape = _flatten(given, what)
     for at, item in enumerate(flat):
-        if not isinstance(item, int | np.integer) or isinstance(item, bool):
+        if not isinstance(item, int | np.integer) or isinstance(item, bool | np.timedelta64):
             raise _not_an_integer(item, at, what, bound)
     integers = [int(item) for item in flat]  # type: ignore[call-overload]
     fits = all(-(2**63) <= integer < 2**63 for integer in integers)
@@ -119,28 +119,36 @@ def as_ids(given: object, *, bound: int, code: Code, what: str) -> Ids:
 
     Refuses: index/not-an-integer, shape/ragged-ids, then `code` at the first position outside
     """
-    return check_bounds(as_integers(given, what=what, bound=bound), bound=bound, code=code, what=what)
+    return check_bounds(
+        as_integers(given, what=what, bound=bound), bound=bound, code=code, what=what
+    )
 
 
 def _flatten(given: object, what: str) -> tuple[list[object], tuple[int, ...]]:
-    """The leaves of nested lists in row-major order, and their shape."""
-    level, shape = [given], ()
+    """The leaves of nested lists in row-major order, and their shape.
+
+    Refuses: shape/ragged-ids (unequal lengths, or nesting no array has)
+    """
+    level: list[Any] = [given]
+    shape: tuple[int, ...] = ()
     while any(isinstance(item, list | tuple | np.ndarray) for item in level):
         lengths = [_length(item) for item in level]
-        if len(set(lengths)) != 1 or len(shape) == MAX_NESTING:
-            found = lengths[next(i for i, n in enumerate(lengths) if n != lengths[0])] if (
-                len(set(lengths)) != 1
-            ) else "deeper nesting"
+        first = lengths[0]
+        other = next((length for length in lengths if length != first), None)
+        if other is not None or not isinstance(first, int) or len(shape) == MAX_NESTING:
             raise ShapeRefusal(
-                code=Code.RAGGED_IDS, what=what, expected=f"length {lengths[0]}", actual=found
+                code=Code.RAGGED_IDS,
+                what=what,
+                expected=f"{first} items everywhere",
+                actual="deeper nesting" if other is None else other,
             )
-        shape = (*shape, lengths[0])
-        level = [leaf for item in level for leaf in item]  # type: ignore[attr-defined]
+        shape = (*shape, first)
+        level = [leaf for item in level for leaf in item]
     return level, shape
 
 
 def _length(item: object) -> int | str:
-    """The length of a list; a scalar beside lists has none."""
+    """The length of a list or array; a scalar beside lists has none."""
     if isinstance(item, list | tuple):
         return len(item)
     if isinstance(item, np.ndarray) and item.ndim:

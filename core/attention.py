@@ -138,13 +138,9 @@ def check_head_sizes(D: int, heads: int, *, what: str) -> int:
     if heads == 0:
         raise ShapeRefusal(code=Code.ZERO_HEAD_COUNT, what=what, expected=1, actual=0)
     if D % heads:
-        raise ShapeRefusal(
-            code=Code.MODEL_WIDTH_NOT_DIVISIBLE, what=what, expected=heads, actual=D
-        )
+        raise ShapeRefusal(code=Code.MODEL_WIDTH_NOT_DIVISIBLE, what=what, expected=heads, actual=D)
     if D // heads % 2:
-        raise ShapeRefusal(
-            code=Code.ODD_HEAD_WIDTH, what=what, expected="even", actual=D // heads
-        )
+        raise ShapeRefusal(code=Code.ODD_HEAD_WIDTH, what=what, expected="even", actual=D // heads)
     return D // heads
 
 
@@ -330,8 +326,8 @@ class Attention:
             context.apply(ops.reshape, heads, shape=(B * H, T, d_h))
             for heads in (query, key, value)
         ]
-        ranges = {} if layout is None else layout.lanes(H)
-        core = scaled_dot_product(*lanes, **ranges, context=context)
+        starts, lengths = (None, None) if layout is None else layout.lanes(H)
+        core = scaled_dot_product(*lanes, range_starts=starts, lengths=lengths, context=context)
         mix = context.apply(ops.reshape, core["mix"], shape=(B, H, T, d_h))
         output = self.output.forward(merge_heads(mix, context=context), context=context)
         return {"query": query, "key": key, "value": value, **core, "mix": mix, "output": output}

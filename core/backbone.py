@@ -142,7 +142,9 @@ class DecoderBackbone:
                 raise _at_layer(refusal, layer) from None
         return tuple(boundaries)
 
-    def resume(self, site: int, value: Tensor, *, layout: SequenceLayout, context: Context) -> Tensor:
+    def resume(
+        self, site: int, value: Tensor, *, layout: SequenceLayout, context: Context
+    ) -> Tensor:
         """Hidden features from a value at residual site 0 .. 2L.
 
         Site 2i is the input of block i, 2i + 1 its sum after attention, 2L the final norm's.

@@ -92,7 +92,15 @@ class LayerCache:
     Source:  cache.md section 1
     """
 
-    __slots__ = ("_bindings", "_facts", "_key_columns", "_value_rows", "batch", "capacity", "length")
+    __slots__ = (
+        "_bindings",
+        "_facts",
+        "_key_columns",
+        "_value_rows",
+        "batch",
+        "capacity",
+        "length",
+    )
 
     def __init__(self, attention: Attention, *, batch: int, capacity: int) -> None:
         what = "cache"
@@ -341,6 +349,4 @@ class KvCache:
 def _mismatch(
     code: Code, what: str, expected: object, actual: object, **details: object
 ) -> BindingRefusal:
-    return BindingRefusal(
-        code=code, what=what, expected=expected, actual=actual, details=details
-    )
+    return BindingRefusal(code=code, what=what, expected=expected, actual=actual, details=details)

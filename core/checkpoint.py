@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from . import ops
+from .backward import pull_back
 from .block import DecoderBlock
 from .errors import Code, Refusal, StateRefusal
 from .floats import Array
 from .layout import SequenceLayout
-from .tape import NO_GRAD, RECORDING, Context, Parameter, Tensor, constant, pull_back
+from .tape import NO_GRAD, RECORDING, Context, Parameter, Tensor, constant
+from .vjp import Result, Vjp
 
 __all__ = ["checkpoint"]
 
@@ -39,9 +40,9 @@ def checkpoint(
                 details={"cause": str(cause)},
             ) from cause
 
-    def run(x: Array, *_: Array) -> ops.Result:
+    def run(x: Array, *_: Array) -> Result:
         output = block.forward(constant(x), layout=layout, context=NO_GRAD)
-        return output.value.copy(), ops.Vjp(rule, {"layer": layer})
+        return output.value.copy(), Vjp(rule, {"layer": layer})
 
     run.op_name = "checkpoint"  # type: ignore[attr-defined]
     return context.apply(run, boundary, *block.parameters)

@@ -137,7 +137,10 @@ class Code(StrEnum):
         "{what}: axis {index} is out of bounds for rank {bound}",
         "axis=index rank=bound",
     )
-    EMPTY_MEAN_AXIS = "shape/empty-mean-axis", "{what}: the mean over an axis of size 0 is undefined"
+    EMPTY_MEAN_AXIS = (
+        "shape/empty-mean-axis",
+        "{what}: the mean over an axis of size 0 is undefined",
+    )
     MATMUL_LEFT_RANK = (
         "shape/matmul-left-rank",
         "{what}: the left operand must have rank two or more, got rank {actual}",
@@ -241,7 +244,10 @@ class Code(StrEnum):
     )
 
     # gradient check
-    INVALID_STEP = "numeric/invalid-step", "{what}: the step must be finite and above 0, got {value}"
+    INVALID_STEP = (
+        "numeric/invalid-step",
+        "{what}: the step must be finite and above 0, got {value}",
+    )
     INVALID_TOLERANCE = (
         "numeric/invalid-tolerance",
         "{what}: the tolerance must be finite and not negative, got {value}",
@@ -351,12 +357,20 @@ class Code(StrEnum):
         "shape/zero-output-width",
         "{what}: the output width must be greater than zero",
     )
-    BIAS_RANK = "shape/bias-rank", "{what}: the bias must have rank one, got rank {actual}", "rank=actual"
+    BIAS_RANK = (
+        "shape/bias-rank",
+        "{what}: the bias must have rank one, got rank {actual}",
+        "rank=actual",
+    )
     BIAS_WIDTH_MISMATCH = (
         "shape/bias-width-mismatch",
         "{what}: the bias needs {expected} entries, got {actual}",
     )
-    INPUT_RANK = "shape/input-rank", "{what}: the input needs rank {expected}, got rank {actual}", "rank=actual"
+    INPUT_RANK = (
+        "shape/input-rank",
+        "{what}: the input needs rank {expected}, got rank {actual}",
+        "rank=actual",
+    )
     INPUT_WIDTH_MISMATCH = (
         "shape/input-width-mismatch",
         "{what}: the input needs {expected} features, got {actual}",
@@ -369,7 +383,11 @@ class Code(StrEnum):
         "shape/empty-feature-width",
         "{what}: the feature width must be greater than zero",
     )
-    GAIN_RANK = "shape/gain-rank", "{what}: the gain must have rank one, got shape {actual}", "shape=actual"
+    GAIN_RANK = (
+        "shape/gain-rank",
+        "{what}: the gain must have rank one, got shape {actual}",
+        "shape=actual",
+    )
     INPUT_RANK_ZERO = "shape/input-rank-zero", "{what}: the input needs a feature axis, got rank 0"
     ZERO_ENERGY_ROW = (
         "numeric/zero-energy-row",
@@ -411,8 +429,16 @@ class Code(StrEnum):
         "shape/output-width-mismatch",
         "{what}: the output projection must give width {expected}, it gives {actual}",
     )
-    SPLIT_RANK = "shape/split-rank", "{what}: heads are split from rank 3, got rank {actual}", "rank=actual"
-    MERGE_RANK = "shape/merge-rank", "{what}: heads are merged from rank 4, got rank {actual}", "rank=actual"
+    SPLIT_RANK = (
+        "shape/split-rank",
+        "{what}: heads are split from rank 3, got rank {actual}",
+        "rank=actual",
+    )
+    MERGE_RANK = (
+        "shape/merge-rank",
+        "{what}: heads are merged from rank 4, got rank {actual}",
+        "rank=actual",
+    )
     ZERO_HEAD_COUNT = "shape/zero-head-count", "{what}: the head count must be greater than zero"
     ZERO_HEAD_WIDTH = "shape/zero-head-width", "{what}: the head width must be greater than zero"
     WIDTH_NOT_DIVISIBLE = (
@@ -432,7 +458,10 @@ class Code(StrEnum):
         "shape/zero-position-capacity",
         "{what}: the position capacity must be greater than zero",
     )
-    INVALID_BASE = "numeric/invalid-base", "{what}: the base must be finite and above 0, got {value}"
+    INVALID_BASE = (
+        "numeric/invalid-base",
+        "{what}: the base must be finite and above 0, got {value}",
+    )
     NON_FINITE_TABLE_VALUE = (
         "numeric/non-finite-table-value",
         "{what}: the rotation of position {position}, pair {at} is {value}",
@@ -795,7 +824,10 @@ class Code(StrEnum):
         "capacity/work-overflow",
         "{what}: the counter {counter} would reach {required}, more than {limit}",
     )
-    SESSION_CLOSED = "state/session-closed", "the session is {actual}; open a new one over its cache"
+    SESSION_CLOSED = (
+        "state/session-closed",
+        "the session is {actual}; open a new one over its cache",
+    )
     EMPTY_PROMPT = "shape/empty-prompt", "a prompt needs at least one token"
     PREFILL_REQUIRES_EMPTY = (
         "state/prefill-requires-empty",
@@ -858,8 +890,16 @@ class Code(StrEnum):
         "a document needs its two control tokens, got {actual} ids",
         "length=actual",
     )
-    EXPECTED_BOS = "index/expected-bos", "a document must begin with token 0, found {index}", "found=index"
-    EXPECTED_EOS = "index/expected-eos", "a document must end with token 1, found {index}", "found=index"
+    EXPECTED_BOS = (
+        "index/expected-bos",
+        "a document must begin with token 0, found {index}",
+        "found=index",
+    )
+    EXPECTED_EOS = (
+        "index/expected-eos",
+        "a document must end with token 1, found {index}",
+        "found=index",
+    )
     INTERIOR_CONTROL_TOKEN = (
         "index/interior-control-token",
         "document control token {index} is not allowed at position {at}",

@@ -32,7 +32,11 @@ BLOCK_CONFIG_ORDER = (
 CONFIG_ORDER = (
     Code.FIELD_TYPE,
     Code.EMPTY_VOCABULARY,
-    *(c for c in BLOCK_CONFIG_ORDER[1:] if c not in (Code.KV_HEADS_NOT_A_DIVISOR, Code.ZERO_CONTEXT_WINDOW)),
+    *(
+        c
+        for c in BLOCK_CONFIG_ORDER[1:]
+        if c not in (Code.KV_HEADS_NOT_A_DIVISOR, Code.ZERO_CONTEXT_WINDOW)
+    ),
 )
 
 
@@ -89,7 +93,9 @@ class DecoderBlockConfig(_ByBits):
             for name in ("model_width", "heads", "feed_forward_width", "max_positions")
         }
         given_kv, window = self.kv_heads, self.context_window
-        kv_heads = sizes["heads"] if given_kv is None else check_size(given_kv, what=f"{what}.kv_heads")
+        kv_heads = (
+            sizes["heads"] if given_kv is None else check_size(given_kv, what=f"{what}.kv_heads")
+        )
         if window is not None:
             window = check_size(window, what=f"{what}.context_window")
         heads = sizes["heads"]
@@ -106,7 +112,9 @@ class DecoderBlockConfig(_ByBits):
             raise ShapeRefusal(code=Code.ZERO_POSITION_CAPACITY, what=what, expected=1, actual=0)
         base = check_base(self.rope_base, code=Code.INVALID_ROPE_BASE, what=what)
         epsilon = check_epsilon(self.rms_epsilon, code=Code.INVALID_RMS_EPSILON, what=what)
-        self._set(**sizes, kv_heads=kv_heads, context_window=window, rope_base=base, rms_epsilon=epsilon)
+        self._set(
+            **sizes, kv_heads=kv_heads, context_window=window, rope_base=base, rms_epsilon=epsilon
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -128,7 +136,14 @@ class DecoderConfig(_ByBits):
 
     def __post_init__(self) -> None:
         what = "config"
-        names = ("vocabulary_size", "model_width", "heads", "feed_forward_width", "layers", "max_positions")
+        names = (
+            "vocabulary_size",
+            "model_width",
+            "heads",
+            "feed_forward_width",
+            "layers",
+            "max_positions",
+        )
         sizes = {name: check_size(getattr(self, name), what=f"{what}.{name}") for name in names}
         if sizes["vocabulary_size"] == 0:
             raise ShapeRefusal(code=Code.EMPTY_VOCABULARY, what=what, expected=1, actual=0)

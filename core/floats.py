@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .rounded import cos, exp, log, log1p, pow, sin  # noqa: A004 - API.md's names
+from .rounded import cos, exp, log, log1p, pow, sin
 
 __all__ = [
     "Array",
@@ -65,8 +65,8 @@ def running(values: Array, *, axis: int) -> Array:
 def total(values: Array, *, axis: int, keep: bool = False) -> Array:
     """t = +0.0; for i ascending: t = t + x_i, along `axis`; +0.0 over an empty axis.
 
-    axis: not negative. The running sum starts at x_0; the last addition of +0.0 gives the bits of a start at
-    +0.0, for no other sum of the two ends in -0.0.
+    axis: not negative. The running sum starts at x_0; the last addition of +0.0 gives the bits
+    of a start at +0.0, for no other sum of the two ends in -0.0.
     """
     if values.shape[axis] == 0:
         result = np.zeros([1 if i == axis else n for i, n in enumerate(values.shape)])
@@ -155,9 +155,7 @@ def _contract_matrix(left: Array, right: Array) -> Array:
 
 
 def _einsum(left: Array, right: Array) -> Array:
-    product: Array = np.einsum(
-        "ik,kj->ij", np.ascontiguousarray(left), np.ascontiguousarray(right)
-    )
+    product: Array = np.einsum("ik,kj->ij", np.ascontiguousarray(left), np.ascontiguousarray(right))
     return product + 0.0
 
 

@@ -86,7 +86,10 @@ def fresh_decoder(
 
 
 def parameter_count(config: DecoderConfig) -> int:
-    """P = V D + L (4 D^2 + 3 D F + 2 D) + D, with equal heads. Source: config_planner.md section 4"""
+    """P = V D + L (4 D^2 + 3 D F + 2 D) + D, with equal heads.
+
+    Source: config_planner.md section 4
+    """
     V, D, L, F = (
         config.vocabulary_size,
         config.model_width,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from . import floats, ops
+from . import floats
 from .arrays import first_non_finite
 from .attention import Attention, split_heads
 from .backbone import DecoderBackbone
@@ -16,6 +16,7 @@ from .cache import LayerCache, Ticket
 from .errors import BindingRefusal, Code, NumericRefusal
 from .floats import Array
 from .prepared import PreparedDecoderInput
+from .softmax import RowStatistics
 from .tape import NO_GRAD, Tensor, constant
 
 __all__ = ["CACHED_ORDER", "run_cached"]
@@ -29,7 +30,10 @@ CACHED_ORDER = (
 
 
 def run_cached(
-    backbone: DecoderBackbone, prepared: PreparedDecoderInput, layers: Sequence[LayerCache], prefix: int
+    backbone: DecoderBackbone,
+    prepared: PreparedDecoderInput,
+    layers: Sequence[LayerCache],
+    prefix: int,
 ) -> tuple[Tensor, list[Ticket]]:
     """Hidden [1, 1, D] of the row at position `prefix`, and one unwritten ticket per layer.
 
@@ -51,7 +55,10 @@ def run_cached(
 
 
 def _check_cached(
-    backbone: DecoderBackbone, prepared: PreparedDecoderInput, layers: Sequence[LayerCache], prefix: int
+    backbone: DecoderBackbone,
+    prepared: PreparedDecoderInput,
+    layers: Sequence[LayerCache],
+    prefix: int,
 ) -> None:
     """Refuses: `CACHED_ORDER`; both checks of one layer before the next layer"""
     layout = prepared.layout
@@ -118,7 +125,7 @@ def _mix(
         raw[:, -1:] = floats.contract_steps(query[:, None], key[:, :, None])[:, 0]
         _check_finite(raw, "matmul", f"{what}.scores")
         scores = raw * (1.0 / math.sqrt(float(query.shape[1])))
-        probabilities = ops.RowStatistics(scores).probabilities()
+        probabilities = RowStatistics(scores).probabilities()
         mix = floats.weighted_rows(probabilities[:, :-1], value_rows)
         mix += probabilities[:, -1:] * value
     _check_finite(mix, "matmul", f"{what}.mix")

@@ -12,7 +12,15 @@ from .floats import Array
 from .names import check_name
 from .tape import Parameter
 
-__all__ = ["BASE_INITIALIZER", "DEPTH_POLICY", "SplitMix64", "depth_factor", "ones", "xavier", "zeros"]
+__all__ = [
+    "BASE_INITIALIZER",
+    "DEPTH_POLICY",
+    "SplitMix64",
+    "depth_factor",
+    "ones",
+    "xavier",
+    "zeros",
+]
 
 BASE_INITIALIZER = "xavier-uniform-splitmix64-v1"
 DEPTH_POLICY = "residual-output-init-depth-v1"
@@ -36,7 +44,10 @@ class SplitMix64:
         given = as_integers(seed, what="seed", bound=2**64)
         if given.ndim or not 0 <= int(given[()]) <= MASK:
             raise RecordRefusal(
-                code=Code.FIELD_RANGE, what="seed", expected="an integer in 0 .. 2**64 - 1", actual=seed
+                code=Code.FIELD_RANGE,
+                what="seed",
+                expected="an integer in 0 .. 2**64 - 1",
+                actual=seed,
             )
         self.state = int(given[()])
 
@@ -68,18 +79,21 @@ class SplitMix64:
         return values
 
 
-def check_size(size: object, *, what: str) -> int:
-    """A size as a Python integer of 0 or more; 1.0 and True are not sizes.
-
-    Refuses: record/field-type, record/field-range
-    """
-    if not isinstance(size, int | np.integer) or isinstance(size, bool):
+def check_integer(given: object, *, what: str) -> int:
+    """A Python integer; 1.0 and True are none. Refuses: record/field-type"""
+    if not isinstance(given, int | np.integer) or isinstance(given, bool | np.timedelta64):
         raise RecordRefusal(
-            code=Code.FIELD_TYPE, what=what, expected="an integer", actual=repr(size)[:80]
+            code=Code.FIELD_TYPE, what=what, expected="an integer", actual=repr(given)[:80]
         )
-    if size < 0:
-        raise RecordRefusal(code=Code.FIELD_RANGE, what=what, expected="0 or more", actual=int(size))
-    return int(size)
+    return int(given)
+
+
+def check_size(size: object, *, what: str) -> int:
+    """A size as a Python integer of 0 or more. Refuses: record/field-type, record/field-range"""
+    integer = check_integer(size, what=what)
+    if integer < 0:
+        raise RecordRefusal(code=Code.FIELD_RANGE, what=what, expected="0 or more", actual=integer)
+    return integer
 
 
 def xavier(name: str, fan_in: int, fan_out: int, rng: SplitMix64) -> Parameter:

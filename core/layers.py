@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from . import ops
-from .arrays import as_integers, check_bounds, SIZE_LIMIT
-from .errors import CapacityRefusal, Code, NumericRefusal, ShapeRefusal
+from .arrays import SIZE_LIMIT, as_integers, check_bounds
+from .errors import Code, NumericRefusal, ShapeRefusal
 from .initial import SplitMix64, check_size, ones, xavier, zeros
 from .names import check_distinct, check_name
 from .tape import RECORDING, Context, Parameter, Tensor, constant
@@ -74,7 +75,7 @@ def _check_table_sizes(V: int, D: int, *, name: str) -> None:
         raise ShapeRefusal(code=Code.ZERO_EMBEDDING_WIDTH, what=name, expected=1, actual=0)
 
 
-def _shaped(integers: np.ndarray, shape: Sequence[int]) -> np.ndarray:  # type: ignore[type-arg]
+def _shaped(integers: np.ndarray[Any, Any], shape: Sequence[int]) -> np.ndarray[Any, Any]:
     if integers.ndim != 1:
         raise ShapeRefusal(
             code=Code.SHAPE_WITH_NESTED_IDS, what="ids", expected=1, actual=integers.shape
@@ -169,7 +170,10 @@ class Linear:
         return (self.weight,) if self.bias is None else (self.weight, self.bias)
 
     def forward(self, x: Tensor, *, context: Context = RECORDING) -> Tensor:
-        """x: [..., in]. Returns: [..., out]. Refuses: shape/input-rank, shape/input-width-mismatch"""
+        """x: [..., in]. Returns: [..., out].
+
+        Refuses: shape/input-rank, shape/input-width-mismatch
+        """
         what = self.weight.name
         rank = len(x.shape)
         if rank == 0:
@@ -222,9 +226,7 @@ class RmsNorm:
     def __init__(self, gain: Parameter, epsilon: float) -> None:
         self.epsilon = check_epsilon(epsilon, code=Code.INVALID_EPSILON, what=gain.name)
         if len(gain.shape) != 1:
-            raise ShapeRefusal(
-                code=Code.GAIN_RANK, what=gain.name, expected=1, actual=gain.shape
-            )
+            raise ShapeRefusal(code=Code.GAIN_RANK, what=gain.name, expected=1, actual=gain.shape)
         _check_feature_width(gain.shape[0], name=gain.name)
         self.gain = gain
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -134,11 +135,11 @@ class SequenceLayout:
         inactive = np.flatnonzero(np.arange(T) >= self.lengths[:, None])
         return int(inactive[0]) if len(inactive) else None
 
-    def lanes(self, heads: int) -> dict[str, Ids | None]:
-        """Key ranges per [B * H] lane; None where the default says the same."""
+    def lanes(self, heads: int) -> tuple[Ids | None, Ids | None]:
+        """Range starts and lengths per [B * H] lane; None where the default says the same."""
         starts = np.repeat(self.range_starts, heads, axis=0) if self.range_starts.any() else None
         lengths = None if self.is_full else np.repeat(self.lengths, heads)
-        return {"range_starts": starts, "lengths": lengths}
+        return starts, lengths
 
 
 def _rows_and_tokens(starts: Ids, positions: Ids) -> tuple[int, int]:
@@ -218,7 +219,7 @@ def _check_lengths(lengths: Ids, B: int, T: int) -> None:
             raise _length_refusal(row, length, T)
 
 
-def _check_starts(starts: Ids, active: np.ndarray) -> None:  # type: ignore[type-arg]
+def _check_starts(starts: Ids, active: np.ndarray[Any, Any]) -> None:
     if starts.shape != active.shape:
         raise ShapeRefusal(
             code=Code.RANGE_START_COUNT_MISMATCH,
@@ -228,12 +229,16 @@ def _check_starts(starts: Ids, active: np.ndarray) -> None:  # type: ignore[type
         )
     t = np.broadcast_to(np.arange(active.shape[1]), active.shape)
     _refuse_first(
-        active & ((starts < 0) | (starts > t)), starts, t, Code.RANGE_START_AFTER_QUERY, "range_starts"
+        active & ((starts < 0) | (starts > t)),
+        starts,
+        t,
+        Code.RANGE_START_AFTER_QUERY,
+        "range_starts",
     )
     _refuse_first(~active & (starts != 0), starts, None, Code.INACTIVE_RANGE_START, "range_starts")
 
 
-def _check_positions(positions: Ids, active: np.ndarray) -> None:  # type: ignore[type-arg]
+def _check_positions(positions: Ids, active: np.ndarray[Any, Any]) -> None:
     if positions.shape != active.shape:
         raise ShapeRefusal(
             code=Code.POSITION_COUNT_MISMATCH,
@@ -249,7 +254,7 @@ def _check_positions(positions: Ids, active: np.ndarray) -> None:  # type: ignor
 
 
 def _refuse_first(
-    false: np.ndarray,  # type: ignore[type-arg]
+    false: np.ndarray[Any, Any],
     values: Ids,
     bounds: Ids | None,
     code: Code,

@@ -1,22 +1,27 @@
-"""Differentiable operations: arrays in, (value, vjp) out; no operation knows a tape.
-
-A `Vjp` is the operation's reverse rule: called with the upstream gradient it gives one
-contribution per array operand; `saved` is what the rule reads, per operand, and was all
-computed by the forward itself.
-"""
+"""The differentiable operations: arrays in, (value, vjp) out; none of them knows a tape."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
-from typing import Any, TypeAlias
+from collections.abc import Sequence
 
 import numpy as np
 
 from . import floats
-from .arrays import SIZE_LIMIT, as_ids, as_integers, check_bounds
-from .errors import CapacityRefusal, Code, IndexRefusal, NumericRefusal, ShapeRefusal
+from .arrays import as_integers, check_bounds
+from .errors import Code, ShapeRefusal
 from .floats import Array, Ids
+from .softmax import causal_softmax, indexed_mean_nll, indexed_sum_nll, log_softmax
+from .vjp import (
+    Contributions,
+    Result,
+    Shape,
+    Vjp,
+    as_shape,
+    broadcast_shape,
+    check_axis,
+    check_element_count,
+    named,
+)
 
 __all__ = [
     "add",
@@ -39,82 +44,6 @@ __all__ = [
     "transpose",
 ]
 
-Shape: TypeAlias = tuple[int, ...]
-Contributions: TypeAlias = tuple[Array, ...]
-
-
-class Vjp:
-    """A reverse rule with the evidence it saved: upstream -> one contribution per operand."""
-
-    __slots__ = ("rule", "saved")
-
-    def __init__(
-        self, rule: Callable[[Array], Contributions], *saved: Mapping[str, object]
-    ) -> None:
-        self.rule = rule
-        self.saved = saved
-
-    def __call__(self, upstream: Array) -> Contributions:
-        """The contribution to every operand, in operand order."""
-        with np.errstate(all="ignore"):
-            return tuple(np.asarray(part) for part in self.rule(upstream))
-
-
-Result: TypeAlias = tuple[Array, Vjp]
-Operation: TypeAlias = Callable[..., Result]
-
-
-def _named(op_name: str) -> Callable[[Operation], Operation]:
-    """Give an operation the name that traces and refusals show."""
-
-    def name(operation: Operation) -> Operation:
-        @wraps(operation)
-        def quiet(*operands: Array, **arguments: Any) -> Result:
-            with np.errstate(all="ignore"):  # overflow is the finite rule's business
-                value, vjp = operation(*operands, **arguments)
-            return np.asarray(value), vjp
-
-        quiet.op_name = op_name  # type: ignore[attr-defined]
-        return quiet
-
-    return name
-
-
-# --- elementwise and shape -------------------------------------------------------------------
-
-
-def broadcast_shape(left: Shape, right: Shape, *, what: str) -> Shape:
-    """The common shape under trailing alignment.
-
-    Refuses: shape/incompatible-broadcast (leftmost axis of the output first),
-        capacity/size-overflow
-    """
-    rank = max(len(left), len(right))
-    lefts = (1,) * (rank - len(left)) + left
-    rights = (1,) * (rank - len(right)) + right
-    for axis, (a, b) in enumerate(zip(lefts, rights, strict=True)):
-        if a != b and 1 not in (a, b):
-            raise ShapeRefusal(
-                code=Code.INCOMPATIBLE_BROADCAST,
-                what=what,
-                expected=a,
-                actual=b,
-                details={"axis": axis},
-            )
-    shape = tuple(b if a == 1 else a for a, b in zip(lefts, rights, strict=True))
-    check_element_count(shape, what=what)
-    return shape
-
-
-def check_element_count(shape: Sequence[int], *, what: str) -> int:
-    """The product of the sizes. Refuses: capacity/size-overflow above 2**64 - 1."""
-    count = 1
-    for size in shape:
-        count *= size
-    if count > SIZE_LIMIT:
-        raise CapacityRefusal(code=Code.SIZE_OVERFLOW, what=what, required=count, limit=SIZE_LIMIT)
-    return count
-
 
 def _evidence(operand: Array, shape: Shape) -> dict[str, object]:
     """What an unbroadcast rule saves: both shapes and the axes that broadcasting repeated."""
@@ -127,7 +56,7 @@ def _evidence(operand: Array, shape: Shape) -> dict[str, object]:
     return {"input_shape": operand.shape, "output_shape": shape, "reduced_axes": reduced}
 
 
-@_named("add")
+@named("add")
 def add(a: Array, b: Array) -> Result:
     """a + b with trailing broadcasting.
 
@@ -143,7 +72,7 @@ def add(a: Array, b: Array) -> Result:
     return a + b, Vjp(rule, _evidence(a, shape), _evidence(b, shape))
 
 
-@_named("mul")
+@named("mul")
 def mul(a: Array, b: Array) -> Result:
     """a * b with trailing broadcasting.
 
@@ -163,7 +92,7 @@ def mul(a: Array, b: Array) -> Result:
     return a * b, Vjp(rule, saved_a, {**_evidence(b, shape), "other": a})
 
 
-@_named("broadcast")
+@named("broadcast")
 def broadcast_to(a: Array, *, shape: Sequence[int]) -> Result:
     """`a` repeated to exactly `shape`.
 
@@ -185,20 +114,7 @@ def broadcast_to(a: Array, *, shape: Sequence[int]) -> Result:
     return np.broadcast_to(a, target).copy(), Vjp(rule, _evidence(a, target))
 
 
-def as_shape(shape: object, *, what: str) -> Shape:
-    """A shape given by a caller, every size a non-negative integer.
-
-    Refuses: index/not-an-integer, shape/ragged-ids, record/field-range
-    """
-    sizes = as_integers(shape, what=f"{what} shape")
-    if sizes.ndim != 1 or (sizes < 0).any():
-        raise ShapeRefusal(
-            code=Code.TOKEN_SHAPE, what=what, expected="sizes of 0 or more", actual=shape
-        )
-    return tuple(int(size) for size in sizes)
-
-
-@_named("reshape")
+@named("reshape")
 def reshape(a: Array, *, shape: Sequence[int]) -> Result:
     """The same elements in the same flat order under another shape.
 
@@ -219,7 +135,7 @@ def reshape(a: Array, *, shape: Sequence[int]) -> Result:
     return a.reshape(target).copy(), Vjp(rule, {"input_shape": a.shape, "output_shape": target})
 
 
-@_named("transpose")
+@named("transpose")
 def transpose(a: Array, *, axes: tuple[int, int]) -> Result:
     """The axes i and j swapped, as a copy.
 
@@ -236,23 +152,8 @@ def transpose(a: Array, *, axes: tuple[int, int]) -> Result:
     return value, Vjp(rule, {"input_shape": a.shape, "axes": (first, second)})
 
 
-def check_axis(axis: object, *, rank: int, what: str) -> int:
-    """An axis in 0 .. rank - 1; negative axes are not counted from the end.
-
-    Refuses: index/not-an-integer, index/axis-out-of-bounds
-    """
-    given = as_integers(axis, what=f"{what} axis", bound=rank)
-    index = int(given.reshape(-1)[0])
-    if given.ndim or not 0 <= index < rank:
-        raise IndexRefusal(code=Code.AXIS_OUT_OF_BOUNDS, what=what, index=index, bound=rank)
-    return index
-
-
-# --- reductions ------------------------------------------------------------------------------
-
-
-@_named("sum")
-def sum(a: Array, *, axis: int, keep: bool = False) -> Result:  # noqa: A001 - API.md's name
+@named("sum")
+def sum(a: Array, *, axis: int, keep: bool = False) -> Result:
     """t = +0.0; t = t + a_i for i ascending along `axis`; +0.0 over an empty axis.
 
     Returns: the sums and their vjp, u -> u / 1.0 copied along the axis
@@ -263,7 +164,7 @@ def sum(a: Array, *, axis: int, keep: bool = False) -> Result:  # noqa: A001 - A
     return floats.total(a, axis=axis, keep=keep), _spread(a.shape, axis, keep=keep, divisor=1.0)
 
 
-@_named("mean")
+@named("mean")
 def mean(a: Array, *, axis: int, keep: bool = False) -> Result:
     """The sum along `axis`, then one division by its length n.
 
@@ -287,10 +188,7 @@ def _spread(shape: Shape, axis: int, *, keep: bool, divisor: float) -> Vjp:
     return Vjp(rule, {"input_shape": shape, "axis": axis, "keep": keep, "divisor": divisor})
 
 
-# --- contraction and lookup ------------------------------------------------------------------
-
-
-@_named("matmul")
+@named("matmul")
 def matmul(a: Array, b: Array) -> Result:
     """out[..., r, c] = sum_k a[..., r, k] * b[..., k, c], k ascending, batch axes broadcast.
 
@@ -323,7 +221,7 @@ def matmul(a: Array, b: Array) -> Result:
     return floats.contract(a, b), Vjp(rule, *saved)
 
 
-@_named("gather_rows")
+@named("gather_rows")
 def gather_rows(table: Array, *, indices: object, shape: object = None) -> Result:
     """The table rows named by `indices`, in the index shape.
 
@@ -360,7 +258,7 @@ def gather_rows(table: Array, *, indices: object, shape: object = None) -> Resul
     return _take(table, checked.reshape(target))
 
 
-@_named("gather_rows")
+@named("gather_rows")
 def checked_rows(table: Array, *, selectors: Ids) -> Result:
     """`gather_rows` for a layer that has established every fact itself."""
     return _take(table, selectors)
@@ -384,7 +282,7 @@ def _take(table: Array, selectors: Ids) -> Result:
     return value, Vjp(rule, saved)
 
 
-@_named("place_rows")
+@named("place_rows")
 def place_rows(rows: Array, *, positions: Ids, count: int) -> Result:
     """`count` rows, zero but for rows[p] at positions[p]; the positions differ.
 
@@ -401,10 +299,7 @@ def place_rows(rows: Array, *, positions: Ids, count: int) -> Result:
     return value, Vjp(rule, {"positions": positions, "output_shape": value.shape})
 
 
-# --- elementary functions --------------------------------------------------------------------
-
-
-@_named("exp")
+@named("exp")
 def exp(a: Array) -> Result:
     """exp, elementwise. Returns: y and its vjp, u -> u * y. Source: numerics.md section 2"""
     value = floats.exp(a)
@@ -415,7 +310,7 @@ def exp(a: Array) -> Result:
     return value, Vjp(rule, {"output": value})
 
 
-@_named("log")
+@named("log")
 def log(a: Array) -> Result:
     """log, elementwise; 0 and negative values fail the finite rule.
 
@@ -435,7 +330,7 @@ def sigmoid(a: Array) -> Array:
     return np.where(a >= 0, 1.0, e) / (1.0 + e)
 
 
-@_named("silu")
+@named("silu")
 def silu(a: Array) -> Result:
     """a * s with s the sigmoid of a.
 
@@ -450,296 +345,7 @@ def silu(a: Array) -> Result:
     return a * s, Vjp(rule, {"input": a, "sigmoid": s})
 
 
-# --- softmax and loss ------------------------------------------------------------------------
-
-
-class RowStatistics:
-    """One row per group: maximum, exponentials, tail, log-sum over 1 (numerics.md section 7)."""
-
-    __slots__ = ("exponentials", "log_sum", "maximum", "shifted", "tail")
-
-    def __init__(self, rows: Array) -> None:  # [G, C], C >= 1
-        self.maximum = rows.max(axis=1)
-        self.shifted = rows - self.maximum[:, None]
-        self.exponentials = floats.exp(self.shifted)
-        others = self.exponentials.copy()
-        others[np.arange(len(rows)), (self.shifted == 0).argmax(axis=1)] = 0.0
-        self.tail = floats.total(others, axis=1)
-        self.log_sum = floats.log1p(self.tail)
-
-    def probabilities(self) -> Array:
-        return floats.clean_zeros(self.exponentials / (1.0 + self.tail)[:, None])
-
-
-def _rows_along(a: Array, axis: int) -> Array:
-    """[G, C]: one group per row, groups in row-major order of the remaining axes."""
-    moved = np.moveaxis(a, axis, -1)
-    return np.ascontiguousarray(moved).reshape(-1, a.shape[axis])
-
-
-def _rows_back(rows: Array, shape: Shape, axis: int) -> Array:
-    rest = [size for i, size in enumerate(shape) if i != axis]
-    moved = np.moveaxis(rows.reshape(*rest, shape[axis]), -1, axis)
-    return np.ascontiguousarray(moved)
-
-
-def _check_class_axis(a: Array, axis: object, *, what: str) -> int:
-    checked = check_axis(axis, rank=a.ndim, what=what)
-    if a.shape[checked] == 0:
-        raise ShapeRefusal(
-            code=Code.EMPTY_NORMALIZATION_AXIS,
-            what=what,
-            expected=1,
-            actual=0,
-            details={"axis": checked},
-        )
-    return checked
-
-
-@_named("log_softmax")
-def log_softmax(a: Array, *, axis: int) -> Result:
-    """(z_c - m) - log1p(tail) along `axis`, with m the maximum and tail the other terms.
-
-    Returns: the log-probabilities in nats and their vjp, R = sum_c u_c; u_c - p_c * R
-    Refuses: index/axis-out-of-bounds, shape/empty-normalization-axis,
-        numeric/normalization-not-finite
-    Source:  numerics.md section 7
-    """
-    axis = _check_class_axis(a, axis, what="log_softmax")
-    rows = _rows_along(a, axis)
-    bad = ~np.isfinite(rows)
-    if bad.any():
-        at = int(bad.reshape(-1).argmax())
-        raise NumericRefusal(
-            code=Code.NORMALIZATION_NOT_FINITE,
-            what="log_softmax",
-            at=at,
-            value=float(rows.reshape(-1)[at]),
-        )
-    statistics = RowStatistics(rows)
-    probabilities = statistics.probabilities()
-    value = floats.clean_zeros(statistics.shifted - statistics.log_sum[:, None])
-
-    def rule(upstream: Array) -> Contributions:
-        u = _rows_along(upstream, axis)
-        R = floats.total(u, axis=1, keep=True)
-        return (_rows_back(u - probabilities * R, a.shape, axis),)
-
-    saved = {"probabilities": _rows_back(probabilities, a.shape, axis), "axis": axis}
-    return _rows_back(value, a.shape, axis), Vjp(rule, saved)
-
-
-class _Nll:
-    """Checked logits rows with one target each, and the statistics both losses read."""
-
-    __slots__ = ("axis", "groups", "losses", "op", "rows", "shape", "statistics", "targets")
-
-    def __init__(self, logits: Array, axis: object, targets: object, *, op: str) -> None:
-        self.op = op
-        self.axis = _check_class_axis(logits, axis, what=op)
-        self.shape = logits.shape
-        self.rows = _rows_along(logits, self.axis)
-        self.groups, classes = self.rows.shape
-        given = as_integers(targets, what=f"{op} targets", bound=classes)
-        if given.size != self.groups:
-            raise ShapeRefusal(
-                code=Code.TARGET_COUNT_MISMATCH,
-                what=f"{op} targets",
-                expected=self.groups,
-                actual=given.size,
-            )
-        if self.groups == 0:
-            raise ShapeRefusal(code=Code.EMPTY_TARGETS, what=op, expected=1, actual=0)
-        self.targets = check_bounds(
-            given.reshape(-1), bound=classes, code=Code.TARGET_OUT_OF_BOUNDS, what=op
-        )
-        self._check_finite()
-        self.statistics = RowStatistics(self.rows)
-        self.losses = (self.statistics.maximum - self._chosen()) + self.statistics.log_sum
-
-    def _chosen(self) -> Array:
-        return self.rows[np.arange(self.groups), self.targets]
-
-    def _check_finite(self) -> None:
-        bad = ~np.isfinite(self.rows)
-        if not bad.any():
-            return
-        at = int(bad.reshape(-1).argmax())
-        group, index = divmod(at, self.rows.shape[1])
-        value = float(self.rows[group, index])
-        code = Code.POSITIVE_INFINITY_LOGIT if value > 0 else Code.NEGATIVE_INFINITY_LOGIT
-        raise NumericRefusal(
-            code=Code.NAN_LOGIT if value != value else code,
-            what=self.op,
-            at=at,
-            value=value,
-            details={"group": group, "class": index},
-        )
-
-    def first_non_finite(self) -> tuple[int, float] | None:
-        """Group and value at which a loss or the running total stops being finite."""
-        for partial in (self.losses, floats.running(self.losses, axis=0)):
-            if not floats.is_finite(partial):
-                at = int(np.isfinite(partial).argmin())
-                return at, float(partial[at])
-        return None
-
-    def raw_sum(self) -> Array:
-        return floats.total(self.losses, axis=0)
-
-    def scaled_mean(self) -> Array:
-        """Every loss divided before it is added: finite where the raw sum overflows."""
-        G = float(self.groups)
-        gap = self.statistics.maximum - self._chosen()
-        share = np.where(
-            np.isfinite(gap), gap / G, self.statistics.maximum / G - self._chosen() / G
-        )
-        return floats.total(share + self.statistics.log_sum / G, axis=0)
-
-    def vjp(self, divisor: float) -> Vjp:
-        """P with 1.0 subtracted at each target, times k = u / divisor."""
-        probabilities = self.statistics.probabilities()
-
-        def rule(upstream: Array) -> Contributions:
-            k = upstream / divisor
-            gradient = probabilities.copy()
-            gradient[np.arange(self.groups), self.targets] -= 1.0
-            gradient = floats.clean_zeros(gradient * k)
-            return (_rows_back(gradient, self.shape, self.axis),)
-
-        saved = {
-            "probabilities": _rows_back(probabilities, self.shape, self.axis),
-            "targets": self.targets,
-            "axis": self.axis,
-            "groups": self.groups,
-        }
-        return Vjp(rule, saved)
-
-
-@_named("indexed_mean_nll")
-def indexed_mean_nll(logits: Array, *, axis: int, targets: object) -> Result:
-    """The mean over groups of (m - z_target) + log1p(tail), in nats.
-
-    targets: flat, one per group, groups in row-major order of the axes other than `axis`
-    Returns: rank 0 and its vjp, (P - [target]) * (u / G)
-    Refuses: index/axis-out-of-bounds, shape/empty-normalization-axis, index/not-an-integer,
-        shape/target-count-mismatch, shape/empty-targets, index/target-out-of-bounds,
-        numeric/nan-logit, numeric/positive-infinity-logit, numeric/negative-infinity-logit
-    Source:  numerics.md section 8
-    """
-    nll = _Nll(logits, axis, targets, op="indexed_mean_nll")
-    G = float(nll.groups)
-    mean = nll.raw_sum() / G if nll.first_non_finite() is None else nll.scaled_mean()
-    return np.asarray(floats.clean_zeros(mean)), nll.vjp(G)
-
-
-@_named("indexed_sum_nll")
-def indexed_sum_nll(logits: Array, *, axis: int, targets: object) -> Result:
-    """The sum over groups of (m - z_target) + log1p(tail), in nats, not divided.
-
-    Returns: rank 0 and its vjp, (P - [target]) * u
-    Refuses: as `indexed_mean_nll`, then numeric/raw-sum-not-finite
-    Source:  numerics.md section 8
-    """
-    nll = _Nll(logits, axis, targets, op="indexed_sum_nll")
-    broken = nll.first_non_finite()
-    if broken is not None:
-        at, value = broken
-        raise NumericRefusal(
-            code=Code.RAW_SUM_NOT_FINITE, what="indexed_sum_nll", at=at, value=value
-        )
-    return np.asarray(nll.raw_sum()), nll.vjp(1.0)
-
-
-# --- attention -------------------------------------------------------------------------------
-
-
-@_named("causal_softmax")
-def causal_softmax(
-    scores: Array, *, range_starts: Ids | None = None, lengths: Ids | None = None
-) -> Result:
-    """Row probabilities over the allowed keys start .. t of each active query t, else +0.0.
-
-    scores: [..., T, T]; range_starts: [..., T], default 0; lengths: [...], default T
-    Returns: [..., T, T] and its vjp, w = sum over allowed k of u_k * p_k; p_k * (u_k - w)
-    Refuses: shape/causal-rank, shape/causal-not-square, shape/empty-tokens,
-        shape/causal-range-shape, index/causal-range
-    Source:  numerics.md section 12
-    """
-    allowed = _allowed_keys(scores, range_starts, lengths)
-    maximum = np.where(allowed, scores, -np.inf).max(axis=-1, keepdims=True)
-    shifted = np.subtract(scores, maximum, out=np.full_like(scores, -np.inf), where=allowed)
-    exponentials = np.zeros_like(scores)
-    exponentials[allowed] = floats.exp(shifted[allowed])
-    others = exponentials.copy()
-    first = (shifted == 0).argmax(axis=-1)[..., None]
-    np.put_along_axis(others, first, 0.0, axis=-1)
-    tail = floats.total(others, axis=scores.ndim - 1, keep=True)
-    probabilities = floats.clean_zeros(exponentials / (1.0 + tail))
-
-    def rule(upstream: Array) -> Contributions:
-        weighted = np.multiply(
-            upstream, probabilities, out=np.zeros_like(upstream), where=allowed
-        )
-        w = floats.total(weighted, axis=scores.ndim - 1, keep=True)
-        inner = np.subtract(upstream, w, out=np.zeros_like(upstream), where=allowed)
-        return (floats.clean_zeros(probabilities * inner),)
-
-    return probabilities, Vjp(rule, {"probabilities": probabilities})
-
-
-def _allowed_keys(
-    scores: Array, range_starts: Ids | None, lengths: Ids | None
-) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """True where query t may read key j; a transient of the call, stored nowhere."""
-    if scores.ndim < 2:
-        raise ShapeRefusal(
-            code=Code.CAUSAL_RANK, what="causal_softmax", expected=2, actual=scores.ndim
-        )
-    queries, T = scores.shape[-2:]
-    if queries != T:
-        raise ShapeRefusal(
-            code=Code.CAUSAL_NOT_SQUARE, what="causal_softmax", expected=queries, actual=T
-        )
-    if T == 0:
-        raise ShapeRefusal(code=Code.EMPTY_TOKENS, what="causal_softmax", expected=1, actual=0)
-    t = np.arange(T)
-    starts = _key_range(range_starts, scores.shape[:-1], "range_starts", bounds=t)
-    active = _key_range(lengths, scores.shape[:-2], "lengths", bounds=np.asarray(T))
-    allowed: np.ndarray[Any, np.dtype[np.bool_]] = t <= t[:, None]
-    if starts is not None:
-        allowed = allowed & (t >= starts[..., None])
-    if active is not None:
-        allowed = allowed & (t < active[..., None])[..., :, None]
-    return np.broadcast_to(allowed, scores.shape)
-
-
-def _key_range(given: object, shape: Shape, name: str, *, bounds: Ids) -> Ids | None:
-    if given is None:
-        return None
-    integers = as_integers(given, what=f"causal_softmax {name}")
-    if integers.shape != shape:
-        raise ShapeRefusal(
-            code=Code.CAUSAL_RANGE_SHAPE,
-            what=f"causal_softmax {name}",
-            expected=shape,
-            actual=integers.shape,
-        )
-    limits = np.broadcast_to(bounds, shape)
-    outside = (integers < 0) | (integers > limits)
-    if outside.any():
-        at = int(outside.reshape(-1).argmax())
-        raise IndexRefusal(
-            code=Code.CAUSAL_RANGE,
-            what=f"causal_softmax {name}",
-            at=at,
-            index=int(integers.reshape(-1)[at]),
-            bound=int(limits.reshape(-1)[at]),
-        )
-    return integers.astype(np.int64)
-
-
-@_named("rotary_pairs")
+@named("rotary_pairs")
 def rotary(a: Array, *, cosines: Array, sines: Array) -> Result:
     """Adjacent feature pairs (l, r) turned by their cell's angle.
 
@@ -751,9 +357,7 @@ def rotary(a: Array, *, cosines: Array, sines: Array) -> Result:
     Source:  numerics.md section 11
     """
     if a.ndim < 2:
-        raise ShapeRefusal(
-            code=Code.ROTATION_RANK, what="rotary_pairs", expected=2, actual=a.ndim
-        )
+        raise ShapeRefusal(code=Code.ROTATION_RANK, what="rotary_pairs", expected=2, actual=a.ndim)
     if a.shape[-1] != 2 * cosines.shape[-1]:
         raise ShapeRefusal(
             code=Code.ROTATION_WIDTH_MISMATCH,

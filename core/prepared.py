@@ -103,7 +103,10 @@ class PreparedDecoderInput:
             raise _refusal(Code.PREPARED_SHAPE, "embeddings", expected, self.embeddings.shape)
         if config.max_positions < T:
             raise _refusal(
-                Code.PREPARED_SHAPE, "embeddings", f"T of {config.max_positions} or less", f"T = {T}"
+                Code.PREPARED_SHAPE,
+                "embeddings",
+                f"T of {config.max_positions} or less",
+                f"T = {T}",
             )
         if rows is not None and rows < B:
             raise _refusal(Code.PREPARED_SHAPE, "embeddings", f"B of {rows} or less", f"B = {B}")
@@ -168,9 +171,7 @@ def _check_binding(binding: Binding, node: Tensor, code: Code, what: str) -> Non
     if not binding.node_matches(node):
         raise _refusal(code, what, "the bound node", "another node")
     if not binding.revision_matches(node):
-        raise _refusal(
-            code, what, f"revision {binding.revision}", f"revision {node.revision}"
-        )
+        raise _refusal(code, what, f"revision {binding.revision}", f"revision {node.revision}")
 
 
 def _name(node: Tensor) -> str:

@@ -22,6 +22,7 @@ from .errors import (
 )
 from .floats import Array, Ids
 from .incremental import run_cached
+from .initial import check_integer
 from .layout import SequenceLayout
 from .tape import NO_GRAD, Parameter
 from .text import Decoder, TextInputEncoder
@@ -183,7 +184,7 @@ class DecodeSession:
             raise
         return outputs[-1]
 
-    def decode(self, id: int) -> TokenOutput:  # noqa: A002 - API.md's name
+    def decode(self, id: int) -> TokenOutput:
         """Commit one token; its output.
 
         Refuses: `DECODE_ORDER`, then the token's
@@ -219,24 +220,18 @@ class DecodeSession:
         Refuses: state/session-closed, record/field-type, index/truncate-length-out-of-range
         """
         self._check_open()
-        if not isinstance(length, int | np.integer) or isinstance(length, bool):
-            raise RecordRefusal(
-                code=Code.FIELD_TYPE,
-                what="truncate length",
-                expected="an integer",
-                actual=repr(length)[:80],
-            )
+        length = check_integer(length, what="truncate length")
         if not 0 <= length <= self.cache.length:
             raise IndexRefusal(
                 code=Code.TRUNCATE_LENGTH_OUT_OF_RANGE,
                 what="session",
-                index=int(length),
+                index=length,
                 bound=self.cache.length,
             )
         if length == 0:
             self.reset()
         else:
-            self.cache.rewind(int(length), self.cache.work, complete=True)
+            self.cache.rewind(length, self.cache.work, complete=True)
 
     def fork(self) -> DecodeSession:
         """A session of its own over a copy of rows and counters. Refuses: state/session-closed"""
@@ -267,7 +262,7 @@ class DecodeSession:
             )
 
     def _flat(self, ids: object) -> np.ndarray[Any, Any]:
-        """Refuses: state/session-closed, index/not-an-integer, shape/ragged-ids, shape/token-rank"""
+        """Refuses: state/session-closed, `as_integers`', shape/token-rank"""
         self._check_open()
         flat = as_integers(ids, what="ids", bound=self._vocabulary)
         if flat.ndim != 1:
@@ -277,9 +272,7 @@ class DecodeSession:
     def _bounded(self, flat: np.ndarray[Any, Any], code: Code, what: str) -> list[int]:
         for at, token in enumerate(flat.tolist()):
             if not 0 <= token < self._vocabulary:
-                raise IndexRefusal(
-                    code=code, what=what, at=at, index=token, bound=self._vocabulary
-                )
+                raise IndexRefusal(code=code, what=what, at=at, index=token, bound=self._vocabulary)
         return [int(token) for token in flat]
 
     def _token(self, token: int, *, prefill: bool) -> TokenOutput:

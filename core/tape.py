@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -10,17 +10,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .arrays import as_values, first_non_finite, sealed
-from .errors import (
-    BindingRefusal,
-    Code,
-    NumericRefusal,
-    RecordRefusal,
-    ShapeRefusal,
-    StateRefusal,
-)
+from .backward import ReversePass, topology
+from .errors import Code, NumericRefusal, RecordRefusal, ShapeRefusal, StateRefusal
 from .floats import Array
 from .names import check_name
-from .trace import Trace, TraceEdge, TraceNode
+from .trace import Trace, TraceEdge
 
 __all__ = ["NO_GRAD", "RECORDING", "Binding", "Context", "Parameter", "Tensor", "constant"]
 
@@ -43,6 +37,8 @@ class Tensor:
     A handle is the node itself; equal values never make two nodes the same.
     Source: tape.md section 1
     """
+
+    is_parameter = False
 
     __slots__ = (
         "__weakref__",
@@ -112,13 +108,19 @@ class Tensor:
             state/gradient-borrowed (in this order; nothing is changed by a refused call)
         Source:  tape.md section 5, numerics_vjp.md section 1
         """
-        _Pass(self, seed).commit(retain=retain)
+        done = ReversePass(self, seed)
+        done.commit()
+        if not retain:
+            _release(done.topology)
 
     def backward_with_trace(self, seed: object = None, *, retain: bool = True) -> Trace:
         """`backward`, with the record of that one committed pass. Refuses: as `backward`."""
         edges: list[TraceEdge] = []
-        done = _Pass(self, seed, edges)
-        nodes = done.commit(retain=retain)
+        done = ReversePass(self, seed, edges)
+        done.commit()
+        nodes = done.described()
+        if not retain:
+            _release(done.topology)
         return Trace(seed=done.seed.copy(), retain=retain, nodes=nodes, edges=tuple(edges))
 
     def __repr__(self) -> str:
@@ -134,6 +136,7 @@ class Parameter(Tensor):
     """
 
     __slots__ = ("_gradient", "_gradient_readers", "_readers", "name")
+    is_parameter = True
 
     def __init__(self, name: str, array: object) -> None:
         check_name(name)
@@ -152,7 +155,7 @@ class Parameter(Tensor):
 
     def zero_gradient(self) -> None:
         """Set the gradient to +0.0. Refuses: state/gradient-borrowed"""
-        self._check_gradient_free()
+        self.check_gradient_free()
         self._gradient = sealed(np.zeros_like(self._value))
 
     def assign(self, array: object) -> None:
@@ -204,7 +207,12 @@ class Parameter(Tensor):
         finally:
             self._gradient_readers -= 1
 
-    def _check_gradient_free(self) -> None:
+    def commit_gradient(self, gradient: Array) -> None:
+        """Install an accumulated gradient; only a backward pass calls this."""
+        self._gradient = sealed(gradient)
+
+    def check_gradient_free(self) -> None:
+        """Refuses: state/gradient-borrowed"""
         if self._gradient_readers:
             raise StateRefusal(
                 code=Code.GRADIENT_BORROWED,
@@ -310,7 +318,7 @@ class Context:
             result._parents = tensors
             result._read_revisions = tuple([tensor._revision for tensor in tensors])
             result._vjp = vjp
-            result.tracked = any([tensor.tracked for tensor in tensors])
+            result.tracked = any(tensor.tracked for tensor in tensors)
         return result
 
 
@@ -339,223 +347,19 @@ def _check_operand(tensor: object, operand: int, name: str) -> None:
 
 def _released_ancestor(output: Tensor) -> Tensor | None:
     """The first released node at or above `output`, or None; clean nodes are marked so."""
-    topology = _topology(output)
-    for node in topology:
+    nodes = topology(output)
+    for node in nodes:
         if node._released:
             return node
-    for node in topology:
+    for node in nodes:
         node._checked_at = _Releases.count
     return None
 
 
-def _topology(output: Tensor) -> list[Tensor]:
-    """Depth-first post-order, parents in operand order, every node once."""
-    order: list[Tensor] = []
-    seen = {id(output)}
-    stack = [(output, iter(output._parents))]
-    while stack:
-        node, parents = stack[-1]
-        for parent in parents:
-            if id(parent) not in seen:
-                seen.add(id(parent))
-                stack.append((parent, iter(parent._parents)))
-                break
-        else:
-            order.append(node)
-            stack.pop()
-    return order
-
-
-class _Pass:
-    """One reverse pass: everything is checked and computed here, and written by `commit`."""
-
-    def __init__(self, output: Tensor, seed: object, edges: list[TraceEdge] | None = None) -> None:
-        _check_output(output, seed)
-        self.topology = _topology(output)
-        for node in self.topology:
-            if node._released:
-                raise _graph_released(node)
-        self.seed = _checked_seed(output, seed)
-        self._index = {id(node): i for i, node in enumerate(self.topology)}
-        self._check_revisions()
-        self.adjoints: dict[int, Array] = {id(output): self.seed}
-        self._edges = edges
-        self._walk()
-        self._gradients = self._accumulated()
-
-    def _check_revisions(self) -> None:
-        """Refuses: binding/stale-operand-value (nodes from last to first, operands ascending)"""
-        for node in reversed(self.topology):
-            for operand, parent in enumerate(node._parents):
-                recorded = node._read_revisions[operand]
-                if parent._revision != recorded:
-                    raise BindingRefusal(
-                        code=Code.STALE_OPERAND_VALUE,
-                        what=node.op,
-                        expected=recorded,
-                        actual=parent._revision,
-                        details={
-                            "child": self._index[id(node)],
-                            "parent": self._index[id(parent)],
-                            "operand": operand,
-                        },
-                    )
-
-    def _walk(self) -> None:
-        for reverse_index, child in enumerate(reversed(self.topology)):
-            upstream = self.adjoints.get(id(child))
-            if upstream is None or not child._parents:
-                continue
-            for operand, contribution in enumerate(child._vjp(upstream)):
-                parent = child._parents[operand]
-                self._check_contribution(contribution, child, parent, operand)
-                before = self.adjoints.get(id(parent)) if parent.tracked else None
-                if parent.tracked:
-                    self._deliver(contribution, parent)
-                if self._edges is not None:
-                    self._edges.append(
-                        TraceEdge(
-                            reverse_index=reverse_index,
-                            child=self._index[id(child)],
-                            parent=self._index[id(parent)],
-                            operand=operand,
-                            saved=_evidence(child, operand),
-                            upstream=upstream.copy(),
-                            contribution=contribution.copy(),
-                            parent_tracked=parent.tracked,
-                            adjoint_before=_before(before, parent),
-                            adjoint_after=(
-                                self.adjoints[id(parent)].copy() if parent.tracked else None
-                            ),
-                        )
-                    )
-
-    def _check_contribution(
-        self, contribution: Array, child: Tensor, parent: Tensor, operand: int
-    ) -> None:
-        bad = first_non_finite(contribution)
-        if bad is not None:
-            raise NumericRefusal(
-                code=Code.NON_FINITE_VJP,
-                what=child.op,
-                at=bad[0],
-                value=bad[1],
-                details={
-                    "child": self._index[id(child)],
-                    "parent": self._index[id(parent)],
-                    "operand": operand,
-                },
-            )
-
-    def _deliver(self, contribution: Array, parent: Tensor) -> None:
-        """next = previous + contribution, with +0.0 before the first arrival."""
-        previous = self.adjoints.get(id(parent))
-        if previous is None:
-            self.adjoints[id(parent)] = np.asarray(contribution + 0.0)
-            return
-        after = np.asarray(_plus(previous, contribution))
-        bad = first_non_finite(after)
-        if bad is not None:
-            raise NumericRefusal(
-                code=Code.NON_FINITE_PASS_ADJOINT,
-                what=parent.op,
-                at=bad[0],
-                value=bad[1],
-                details={
-                    "node": self._index[id(parent)],
-                    "previous": float(previous.reshape(-1)[bad[0]]),
-                    "contribution": float(contribution.reshape(-1)[bad[0]]),
-                },
-            )
-        self.adjoints[id(parent)] = after
-
-    def _accumulated(self) -> list[tuple[Parameter, Array]]:
-        """Every parameter in topology order with its prospective gradient."""
-        prospective = []
-        for index, node in enumerate(self.topology):
-            if not isinstance(node, Parameter):
-                continue
-            adjoint = self.adjoints.get(id(node))
-            after = node._gradient if adjoint is None else _plus(node._gradient, adjoint)
-            bad = first_non_finite(np.asarray(after))
-            if bad is not None and adjoint is not None:
-                raise NumericRefusal(
-                    code=Code.NON_FINITE_ACCUMULATED_GRADIENT,
-                    what=node.name,
-                    at=bad[0],
-                    value=bad[1],
-                    details={
-                        "node": index,
-                        "stored": float(node._gradient.reshape(-1)[bad[0]]),
-                        "pass_adjoint": float(adjoint.reshape(-1)[bad[0]]),
-                    },
-                )
-            prospective.append((node, np.asarray(after)))
-        return prospective
-
-    def commit(self, *, retain: bool) -> tuple[TraceNode, ...]:
-        """Write every gradient, then release the graph where asked; describe the nodes."""
-        for parameter, _ in self._gradients:
-            parameter._check_gradient_free()
-        for parameter, gradient in self._gradients:
-            parameter._gradient = sealed(gradient)
-        nodes = self._described() if self._edges is not None else ()
-        if not retain:
-            _release(self.topology)
-        return nodes
-
-    def _described(self) -> tuple[TraceNode, ...]:
-        return tuple(
-            TraceNode(
-                index=index,
-                op=node.op,
-                shape=node.shape,
-                tracked=node.tracked,
-                parameter=node.name if isinstance(node, Parameter) else None,
-                adjoint=_copied(self.adjoints.get(id(node))),
-                gradient=node.gradient if isinstance(node, Parameter) else None,
-            )
-            for index, node in enumerate(self.topology)
-        )
-
-
-def pull_back(output: Tensor, upstream: Array, sources: Sequence[Tensor]) -> tuple[Array, ...]:
-    """The adjoints of `sources` in one local pass from +0.0 that writes no gradient.
-
-    Refuses: as `Tensor.backward` up to its commit
-    """
-    done = _Pass(output, upstream)
-    return tuple(
-        np.zeros(source.shape) if adjoint is None else adjoint
-        for source, adjoint in ((s, done.adjoints.get(id(s))) for s in sources)
-    )
-
-
-def _copied(array: Array | None) -> Array | None:
-    return None if array is None else array.copy()
-
-
-def _before(before: Array | None, parent: Tensor) -> Array | None:
-    """The adjoint a tracked parent had: zeros before the first arrival."""
-    if not parent.tracked:
-        return None
-    return np.zeros(parent.shape) if before is None else before.copy()
-
-
-def _evidence(child: Tensor, operand: int) -> Mapping[str, object]:
-    saved = getattr(child._vjp, "saved", ())
-    return dict(saved[operand]) if operand < len(saved) else {}
-
-
-def _plus(left: Array, right: Array) -> Array:
-    with np.errstate(all="ignore"):
-        return left + right
-
-
-def _release(topology: list[Tensor]) -> None:
+def _release(nodes: list[Tensor]) -> None:
     """Every operation result loses its edges; leaves stay."""
     _Releases.count += 1
-    for node in topology:
+    for node in nodes:
         if node._vjp is not None:
             node._parents = ()
             node._read_revisions = ()
@@ -563,49 +367,3 @@ def _release(topology: list[Tensor]) -> None:
             node._released = True
         else:
             node._checked_at = _Releases.count
-
-
-def _graph_released(node: Tensor) -> StateRefusal:
-    return StateRefusal(
-        code=Code.GRAPH_RELEASED,
-        what=node.op,
-        expected="a live graph",
-        actual="released",
-        details={"op": node.op},
-    )
-
-
-def _check_output(output: Tensor, seed: object) -> None:
-    """Refuses: state/graph-released, state/untracked-output, shape/seed-shape-mismatch"""
-    if output._released:
-        raise _graph_released(output)
-    if not output.tracked:
-        raise StateRefusal(
-            code=Code.UNTRACKED_OUTPUT,
-            what=output.op,
-            expected="tracked",
-            actual="untracked",
-            details={"op": output.op},
-        )
-    if seed is None and output.shape != ():
-        raise ShapeRefusal(
-            code=Code.SEED_SHAPE_MISMATCH, what=output.op, expected=output.shape, actual=()
-        )
-
-
-def _checked_seed(output: Tensor, seed: object) -> Array:
-    """Refuses: numeric/not-real, shape/seed-shape-mismatch, numeric/non-finite-seed"""
-    if seed is None:
-        return np.ones(())
-    values = as_values(seed, what="seed")
-    if values.shape != output.shape:
-        raise ShapeRefusal(
-            code=Code.SEED_SHAPE_MISMATCH,
-            what=output.op,
-            expected=output.shape,
-            actual=values.shape,
-        )
-    bad = first_non_finite(values)
-    if bad is not None:
-        raise NumericRefusal(code=Code.NON_FINITE_SEED, what="seed", at=bad[0], value=bad[1])
-    return values

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from . import ops
-from .arrays import as_integers, check_bounds
+from .arrays import as_integers
 from .backbone import DecoderBackbone
+from .batches import PAD
 from .block import DecoderBlock
 from .config import DecoderConfig
 from .errors import (
@@ -30,6 +31,7 @@ from .names import check_distinct
 from .prepared import PreparedDecoderInput
 from .rope import RotaryTable
 from .tape import RECORDING, Context, Parameter, Tensor, reading_all
+from .vjp import Operation
 
 __all__ = [
     "LOSS_ORDER",
@@ -40,7 +42,6 @@ __all__ = [
     "TextOutputHead",
 ]
 
-PAD = -1  # marks a cell without a token or a target; no vocabulary id
 PROVENANCE = "text token lookup"
 
 # Token checks in order (layers.md section 13); the padded-cell rules are ours (README).
@@ -79,9 +80,7 @@ class TextInputEncoder:
 
     __slots__ = ("decoder", "ids", "layout")
 
-    def __init__(
-        self, decoder: Decoder, ids: object, layout: SequenceLayout | None = None
-    ) -> None:
+    def __init__(self, decoder: Decoder, ids: object, layout: SequenceLayout | None = None) -> None:
         self.decoder = decoder
         self.ids = ids
         self.layout = layout
@@ -95,7 +94,12 @@ class TextInputEncoder:
         table = self.decoder.table
         cells = check_token_ids(self.decoder.config, *batch)
         return PreparedDecoderInput(
-            backbone, context, _embed(table, cells, batch[1], context), batch[1], PROVENANCE, (table,)
+            backbone,
+            context,
+            _embed(table, cells, batch[1], context),
+            batch[1],
+            PROVENANCE,
+            (table,),
         )
 
 
@@ -171,9 +175,7 @@ def _embed(table: Parameter, cells: Ids, layout: SequenceLayout, context: Contex
     if layout.is_full:
         return context.apply(ops.checked_rows, table, selectors=cells.reshape(B, T))
     rows = context.apply(ops.checked_rows, table, selectors=cells)
-    placed = context.apply(
-        ops.place_rows, rows, positions=layout.active_cells(), count=B * T
-    )
+    placed = context.apply(ops.place_rows, rows, positions=layout.active_cells(), count=B * T)
     return context.apply(ops.reshape, placed, shape=(B, T, table.shape[1]))
 
 
@@ -371,7 +373,7 @@ class Decoder:
 
     def _loss(
         self,
-        operation: ops.Operation,
+        operation: Operation,
         ids: object,
         targets: object,
         layout: SequenceLayout | None,

@@ -20,15 +20,16 @@ TESTS = [path for path in SOURCES if path.is_relative_to(ROOT / "tests")]
 # Inside core: two columns, each importing upward only; they meet in `build`.
 NUMERIC_COLUMN = (
     "codes", "errors", "exact", "logarithm", "rounded", "floats", "arrays", "names", "kernels",
-    "ops", "trace", "tape", "gradcheck", "initial", "layers", "tokenizer", "layout", "rope",
-    "attention", "config", "block", "checkpoint", "prepared", "backbone", "text", "fresh",
-    "session",
+    "vjp", "softmax", "ops", "trace", "backward", "tape", "gradcheck", "initial", "layers",
+    "tokenizer", "layout", "batches", "rope", "attention", "config", "block", "checkpoint", "prepared",
+    "backbone", "text", "fresh", "cache", "incremental", "session",
 )  # fmt: skip
 RECORD_COLUMN = (*NUMERIC_COLUMN[: NUMERIC_COLUMN.index("kernels")], "records", "planner")
 COLUMNS = (NUMERIC_COLUMN, RECORD_COLUMN, (*NUMERIC_COLUMN, *RECORD_COLUMN, "build", "__init__"))
 STRANGERS = {("ops", "tape"), ("tape", "ops")}  # the tape runs any operation and knows none
-# Under TYPE_CHECKING alone: the carrier names the type of the backbone that it is made for.
-TYPE_ONLY = {("core.prepared", "core.backbone")}
+# Under TYPE_CHECKING alone: the carrier names the type of the backbone that it is made for, the
+# reverse pass the type of the nodes it walks.
+TYPE_ONLY = {("core.prepared", "core.backbone"), ("core.backward", "core.tape")}
 
 # Outside core: the first part of the module's name -> what it may import besides the standard
 # library. A folder name allows all of it; "properties" alone is never allowed to a judge.
