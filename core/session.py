@@ -61,12 +61,16 @@ TRUNCATE_ORDER = (Code.SESSION_CLOSED, Code.FIELD_TYPE, Code.TRUNCATE_LENGTH_OUT
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TokenOutput:
-    """The newest token's logits [V], its position, the cache length, its score values."""
+    """The newest token's logits [V], its position, the cache length, its score values.
+
+    `tracked` is that of the logits tensor the array comes from: cached results have no graph.
+    """
 
     logits: Array
     position: int
     length: int
     score_values: int
+    tracked: bool
 
 
 class DecodeSession:
@@ -288,7 +292,7 @@ class DecodeSession:
         encoder = TextInputEncoder(decoder, _ids([[token]]), layout)
         prepared = encoder.encode(NO_GRAD, decoder.backbone)
         hidden, tickets = run_cached(decoder.backbone, prepared, cache.layers, position)
-        logits = decoder.head.forward(NO_GRAD, hidden).value.reshape(-1).copy()
+        logits = decoder.head.forward(NO_GRAD, hidden)
         self._check_tickets(tickets)
         score_values = sum(ticket.score_values for ticket in tickets)
         work = cache.work.after_token(
@@ -296,10 +300,11 @@ class DecodeSession:
         )
         cache.commit(tickets, work)
         return TokenOutput(
-            logits=sealed(logits),
+            logits=sealed(logits.value.reshape(-1).copy()),
             position=position,
             length=cache.length,
             score_values=score_values,
+            tracked=logits.tracked,
         )
 
     def _check_tickets(self, tickets: list[Ticket]) -> None:
