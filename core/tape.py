@@ -123,6 +123,9 @@ class Tensor:
             _release(done.topology)
         return Trace(seed=done.seed.copy(), retain=retain, nodes=nodes, edges=tuple(edges))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(f"a {self.op} node belongs to its graph and cannot be copied or pickled")
+
     def __repr__(self) -> str:
         return f"<{self.op} {list(self.shape)}{' tracked' if self.tracked else ''}>"
 
@@ -221,11 +224,15 @@ class Parameter(Tensor):
                 actual=self._gradient_readers,
             )
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
-        twin = Parameter(self.name, self._value)
-        twin._gradient = sealed(self._gradient.copy())
-        memo[id(self)] = twin
-        return twin
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy or pickle is another node with the same value and gradient, at revision 0."""
+        return _restored, (self.name, self._value, self._gradient)
+
+
+def _restored(name: str, value: Array, gradient: Array) -> Parameter:
+    twin = Parameter(name, value)
+    twin.commit_gradient(gradient.copy())
+    return twin
 
 
 @contextmanager

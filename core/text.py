@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import ops
-from .arrays import as_integers
+from .arrays import as_booleans, as_integers
 from .backbone import DecoderBackbone
 from .batches import PAD
 from .block import DecoderBlock
@@ -46,11 +46,13 @@ PROVENANCE = "text token lookup"
 
 # Token checks in order (layers.md section 13); the padded-cell rules are ours (README).
 TOKEN_ORDER = (
+    Code.RAGGED_IDS,
     Code.NOT_AN_INTEGER,
     Code.TOKEN_RANK,
     Code.EMPTY_BATCH,
     Code.EMPTY_TOKENS,
     Code.CONTEXT_LENGTH_EXCEEDED,
+    Code.FIELD_TYPE,
     Code.LAYOUT_SHAPE_MISMATCH,
     Code.INACTIVE_CELL_NOT_PADDING,
     Code.ZERO_EPSILON_WITH_PADDING,
@@ -58,15 +60,18 @@ TOKEN_ORDER = (
 )
 # Loss checks in order (inputs.md section 7): the ids' content comes last.
 LOSS_ORDER = (
-    *TOKEN_ORDER[:6],
+    *TOKEN_ORDER[:8],
+    Code.RAGGED_IDS,
+    Code.NOT_AN_INTEGER,
     Code.TARGET_COUNT_MISMATCH,
+    Code.RAGGED_IDS,
     Code.VALID_NOT_BOOLEAN,
     Code.VALID_SHAPE_MISMATCH,
     Code.VALID_CELL_INACTIVE,
     Code.NO_VALID_TARGET,
     Code.TARGET_ID_OUT_OF_BOUNDS,
     Code.INELIGIBLE_TARGET,
-    *TOKEN_ORDER[6:],
+    *TOKEN_ORDER[8:],
 )
 
 
@@ -317,6 +322,10 @@ class Decoder:
         self.head = TextOutputHead(embedding.table)
         self.parameters = MappingProxyType({p.name: p for p in ordered})
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy or pickle is a decoder over copies, tied like this one, admitted by nobody."""
+        return Decoder.from_parameters, (self.config, list(self.parameters.values()))
+
     @property
     def table(self) -> Parameter:
         """The tied table: the lookup's and the head's one node."""
@@ -396,8 +405,8 @@ def check_targets(
 ) -> tuple[Ids, Ids]:
     """Flat valid cells and their targets.
 
-    Refuses: index/not-an-integer, shape/target-count-mismatch, record/valid-not-boolean,
-        shape/valid-shape-mismatch, index/valid-cell-inactive, shape/no-valid-target,
+    Refuses: shape/ragged-ids, index/not-an-integer, shape/target-count-mismatch,
+        shape/ragged-ids, record/valid-not-boolean, shape/valid-shape-mismatch, index/valid-cell-inactive, shape/no-valid-target,
         index/target-id-out-of-bounds, index/ineligible-target
     """
     V, shape = config.vocabulary_size, layout.shape
@@ -431,11 +440,7 @@ def _eligible(layout: SequenceLayout, valid: object) -> np.ndarray[Any, np.dtype
     active[layout.active_cells()] = True
     if valid is None:
         return active
-    given = np.asarray(valid)
-    if given.dtype != np.bool_:
-        raise RecordRefusal(
-            code=Code.VALID_NOT_BOOLEAN, what="valid", expected="booleans", actual=str(given.dtype)
-        )
+    given = as_booleans(valid, what="valid")
     if given.shape != (B, T):
         raise ShapeRefusal(
             code=Code.VALID_SHAPE_MISMATCH, what="valid", expected=(B, T), actual=given.shape
