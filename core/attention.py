@@ -27,8 +27,8 @@ PROJECTION_OUT = Code.PROJECTION_OUTPUT_WIDTH_MISMATCH
 def split_heads(x: Tensor, heads: int, *, context: Context = RECORDING) -> Tensor:
     """[B, T, D] -> [B, H, T, D / H].
 
-    Refuses: shape/split-rank, shape/zero-head-count, shape/zero-head-width,
-        shape/width-not-divisible
+    Refuses: shape/split-rank, record/field-type, record/field-range, shape/zero-head-count,
+        shape/zero-head-width, shape/width-not-divisible
     Source:  layers.md section 6
     """
     if len(x.shape) != 3:
@@ -147,10 +147,12 @@ def check_head_sizes(D: int, heads: int, *, what: str) -> int:
 class Attention:
     """Multi-head causal attention with rotated queries and keys.
 
-    Refuses: Linear's (query, key, value), shape/projection-input-width-mismatch,
-        shape/projection-output-width-mismatch, Linear's (output), `check_head_sizes` (D from
-        the query weight), shape/qkv-output-width-mismatch, shape/output-input-width-mismatch,
-        shape/output-width-mismatch, record/duplicate-parameter-name, the rotary table's
+    Refuses: shape/projection-input-width-mismatch, shape/projection-output-width-mismatch,
+        record/duplicate-parameter-name (query, key, value), record/field-type,
+        record/field-range (heads), `check_head_sizes` (D from the query weight),
+        shape/qkv-output-width-mismatch, shape/output-input-width-mismatch,
+        shape/output-width-mismatch, record/duplicate-parameter-name,
+        shape/rotation-width-mismatch
     Source:  numerics.md section 12, layers.md sections 5 and 9
     """
 
@@ -166,8 +168,17 @@ class Attention:
         heads: int,
         rotation: RotaryTable,
     ) -> None:
+        _check_projections(query, key, value)
+        self.heads = check_size(heads, what="heads")
+        d_h = _check_output(query, key, value, output, self.heads)
+        if rotation.width != d_h:
+            raise ShapeRefusal(
+                code=Code.ROTATION_WIDTH_MISMATCH,
+                what="attention",
+                expected=rotation.width,
+                actual=d_h,
+            )
         self.query, self.key, self.value, self.output = query, key, value, output
-        self.heads = heads
         self.rotation = rotation
 
     @classmethod
@@ -182,20 +193,16 @@ class Attention:
         max_positions: int,
         rope_base: float,
     ) -> Attention:
-        """Attention over existing matrices; the same nodes. Refuses: as the class."""
+        """Attention over existing matrices; the same nodes.
+
+        Refuses: Linear's (query, key, value), the class's up to the names of query, key and
+            value, Linear's (output), the class's, the rotary table's
+        """
         q, k, v = (Linear.from_parameters(p) for p in (query, key, value))
-        for layer in (k, v):
-            _check_equal(PROJECTION_IN, layer, q.input_width, layer.input_width)
-        for layer in (k, v):
-            _check_equal(PROJECTION_OUT, layer, q.output_width, layer.output_width)
+        _check_projections(q, k, v)
         o = Linear.from_parameters(output)
-        D = q.input_width
         heads = check_size(heads, what="heads")
-        d_h = check_head_sizes(D, heads, what="attention")
-        _check_equal(Code.QKV_OUTPUT_WIDTH_MISMATCH, q, D, q.output_width)
-        _check_equal(Code.OUTPUT_INPUT_WIDTH_MISMATCH, o, q.output_width, o.input_width)
-        _check_equal(Code.OUTPUT_WIDTH_MISMATCH, o, D, o.output_width)
-        check_distinct([p.name for p in (query, key, value, output)])
+        d_h = _check_output(q, k, v, o, heads)
         rotation = RotaryTable(d_h, max_positions, rope_base)
         return cls(q, k, v, o, heads=heads, rotation=rotation)
 
@@ -271,10 +278,19 @@ class Attention:
     ) -> dict[str, Tensor]:
         """`forward` with its steps: query, key, value, scores, probabilities, mix, output.
 
-        A layout gives every cell its own position and key range; its positions are below
-        the capacity (the prepared input has checked them).
+        A layout gives every cell its own position and key range.
+
+        Refuses: as `forward`; with a layout shape/layout-shape-mismatch in place of the
+            offset's
         """
         self._check_input(x)
+        if layout is not None and layout.shape != x.shape[:2]:
+            raise ShapeRefusal(
+                code=Code.LAYOUT_SHAPE_MISMATCH,
+                what=self._what,
+                expected=x.shape[:2],
+                actual=layout.shape,
+            )
         if layout is None:
             self.rotation.check_range(offset, x.shape[1], what=self._what)
         query, key, value = self.heads_of(x, context=context)
@@ -331,6 +347,25 @@ class Attention:
         mix = context.apply(ops.reshape, core["mix"], shape=(B, H, T, d_h))
         output = self.output.forward(merge_heads(mix, context=context), context=context)
         return {"query": query, "key": key, "value": value, **core, "mix": mix, "output": output}
+
+
+def _check_projections(query: Linear, key: Linear, value: Linear) -> None:
+    for layer in (key, value):
+        _check_equal(PROJECTION_IN, layer, query.input_width, layer.input_width)
+    for layer in (key, value):
+        _check_equal(PROJECTION_OUT, layer, query.output_width, layer.output_width)
+    check_distinct([p.name for layer in (query, key, value) for p in layer.parameters])
+
+
+def _check_output(query: Linear, key: Linear, value: Linear, output: Linear, heads: int) -> int:
+    """The head width, when the output projection fits the others."""
+    D = query.input_width
+    d_h = check_head_sizes(D, heads, what="attention")
+    _check_equal(Code.QKV_OUTPUT_WIDTH_MISMATCH, query, D, query.output_width)
+    _check_equal(Code.OUTPUT_INPUT_WIDTH_MISMATCH, output, query.output_width, output.input_width)
+    _check_equal(Code.OUTPUT_WIDTH_MISMATCH, output, D, output.output_width)
+    check_distinct([p.name for layer in (query, key, value, output) for p in layer.parameters])
+    return d_h
 
 
 def _check_equal(code: Code, layer: Linear, expected: int, actual: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from .arrays import as_integers, not_an_integer
 from .block import DecoderBlock
 from .checkpoint import checkpoint
 from .config import DecoderBlockConfig, float_bits
@@ -149,10 +150,14 @@ class DecoderBackbone:
 
         Site 2i is the input of block i, 2i + 1 its sum after attention, 2L the final norm's.
 
-        Refuses: index/site-out-of-range
+        Refuses: index/not-an-integer, index/site-out-of-range
         Source:  inputs.md section 4
         """
         sites = 2 * len(self.blocks) + 1
+        given = as_integers(site, what="site", bound=sites)
+        if given.ndim:
+            raise not_an_integer(site, 0, "site", sites)
+        site = int(given[()])
         if not 0 <= site < sites:
             raise IndexRefusal(
                 code=Code.SITE_OUT_OF_RANGE, what="backbone", index=site, bound=sites

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from .arrays import as_values, first_non_finite
+from .arrays import as_values, first_non_finite, sealed
 from .errors import BindingRefusal, Code, NumericRefusal, ShapeRefusal, StateRefusal
 from .floats import Array
 from .trace import TraceEdge, TraceNode
@@ -37,7 +37,7 @@ def topology(output: Tensor) -> list[Tensor]:
 
 
 class ReversePass:
-    """One reverse pass: everything is checked and computed here, and written by `commit`."""
+    """One reverse pass: every adjoint is computed and checked here, none written."""
 
     def __init__(self, output: Tensor, seed: object, edges: list[TraceEdge] | None = None) -> None:
         _check_output(output, seed)
@@ -51,7 +51,6 @@ class ReversePass:
         self.adjoints: dict[int, Array] = {id(output): self.seed}
         self._edges = edges
         self._walk()
-        self._gradients = self._accumulated()
 
     def _check_revisions(self) -> None:
         """Refuses: binding/stale-operand-value (nodes from last to first, operands ascending)"""
@@ -90,12 +89,12 @@ class ReversePass:
                             parent=self._index[id(parent)],
                             operand=operand,
                             saved=_evidence(child, operand),
-                            upstream=upstream.copy(),
-                            contribution=contribution.copy(),
+                            upstream=_copied(upstream),
+                            contribution=_copied(contribution),
                             parent_tracked=parent.tracked,
                             adjoint_before=_before(before, parent),
                             adjoint_after=(
-                                self.adjoints[id(parent)].copy() if parent.tracked else None
+                                _copied(self.adjoints[id(parent)]) if parent.tracked else None
                             ),
                         )
                     )
@@ -165,10 +164,15 @@ class ReversePass:
         return prospective
 
     def commit(self) -> None:
-        """Write every gradient. Refuses: state/gradient-borrowed, and then writes none"""
-        for parameter, _ in self._gradients:
+        """Write every gradient.
+
+        Refuses: numeric/non-finite-accumulated-gradient, state/gradient-borrowed, and then
+            writes none
+        """
+        gradients = self._accumulated()
+        for parameter, _ in gradients:
             parameter.check_gradient_free()
-        for parameter, gradient in self._gradients:
+        for parameter, gradient in gradients:
             parameter.commit_gradient(gradient)
 
     def described(self) -> tuple[TraceNode, ...]:
@@ -180,7 +184,7 @@ class ReversePass:
                 shape=node.shape,
                 tracked=node.tracked,
                 parameter=cast("Parameter", node).name if node.is_parameter else None,
-                adjoint=_copied(self.adjoints.get(id(node))),
+                adjoint=_copied_if(self.adjoints.get(id(node))),
                 gradient=cast("Parameter", node).gradient if node.is_parameter else None,
             )
             for index, node in enumerate(self.topology)
@@ -199,20 +203,29 @@ def pull_back(output: Tensor, upstream: Array, sources: Sequence[Tensor]) -> tup
     )
 
 
-def _copied(array: Array | None) -> Array | None:
-    return None if array is None else array.copy()
+def _copied(array: Array) -> Array:
+    copy: Array = sealed(array.copy())
+    return copy
+
+
+def _copied_if(array: Array | None) -> Array | None:
+    return None if array is None else _copied(array)
 
 
 def _before(before: Array | None, parent: Tensor) -> Array | None:
     """The adjoint a tracked parent had: zeros before the first arrival."""
     if not parent.tracked:
         return None
-    return np.zeros(parent.shape) if before is None else before.copy()
+    return _copied(np.zeros(parent.shape) if before is None else before)
 
 
 def _evidence(child: Tensor, operand: int) -> Mapping[str, object]:
     saved = getattr(child._vjp, "saved", ())
-    return dict(saved[operand]) if operand < len(saved) else {}
+    evidence = saved[operand] if operand < len(saved) else {}
+    return {
+        name: sealed(fact.copy()) if isinstance(fact, np.ndarray) else fact
+        for name, fact in evidence.items()
+    }
 
 
 def _plus(left: Array, right: Array) -> Array:
@@ -249,7 +262,9 @@ def _check_output(output: Tensor, seed: object) -> None:
 
 
 def _checked_seed(output: Tensor, seed: object) -> Array:
-    """Refuses: numeric/not-real, shape/seed-shape-mismatch, numeric/non-finite-seed"""
+    """Refuses: shape/ragged-ids, numeric/not-real, shape/seed-shape-mismatch,
+    numeric/non-finite-seed
+    """
     if seed is None:
         return np.ones(())
     values = as_values(seed, what="seed")

@@ -19,7 +19,7 @@ __all__ = ["BATCH_ORDER", "NO_SEGMENT", "PAD", "TextBatch", "pack_documents", "p
 PAD = -1  # an input or target cell without a token; no vocabulary id
 NO_SEGMENT = -1
 
-# The checks of a batch in order (inputs.md section 7); per document the last three.
+# The checks of a batch in order (inputs.md section 7); per document the last four.
 BATCH_ORDER = (
     Code.FIELD_TYPE,
     Code.EMPTY_BATCH,

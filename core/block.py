@@ -82,9 +82,17 @@ class DecoderBlock:
     ) -> DecoderBlock:
         """A block over nine existing parameters in block order; the same nodes.
 
-        Refuses: support/grouped-heads, support/context-window, its parts' in block order
+        Refuses: support/grouped-heads, support/context-window, shape/parameter-count-mismatch,
+            its parts' in block order
         """
         check_executable(config)
+        if len(parameters) != 9:
+            raise ShapeRefusal(
+                code=Code.PARAMETER_COUNT_MISMATCH,
+                what="block",
+                expected=9,
+                actual=len(parameters),
+            )
         norm, query, key, value, output, ffn_norm, gate, up, down = parameters
         attention_norm = RmsNorm.from_gain(norm, config.rms_epsilon)
         attention = Attention.from_parameters(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from .arrays import SIZE_LIMIT
+from .arrays import SIZE_LIMIT, sealed
 from .attention import Attention
 from .config import DecoderConfig, float_bits
 from .errors import BindingRefusal, CapacityRefusal, Code, NumericRefusal, ShapeRefusal
@@ -131,17 +131,15 @@ class LayerCache:
 
     @property
     def keys(self) -> Array:
-        """Rotated keys [batch, H, capacity, d_h], read-only; rows from `length` on mean nothing."""
-        view = self._key_columns.swapaxes(2, 3)
-        view.flags.writeable = False
-        return view
+        """A copy of the rotated keys [batch, H, capacity, d_h]; past `length` they mean nothing."""
+        copy: Array = sealed(self._key_columns.swapaxes(2, 3).copy())
+        return copy
 
     @property
     def values(self) -> Array:
-        """Values [batch, H, capacity, d_h], read-only; rows from `length` on mean nothing."""
-        view = self._value_rows.view()
-        view.flags.writeable = False
-        return view
+        """A copy of the values [batch, H, capacity, d_h]; past `length` they mean nothing."""
+        copy: Array = sealed(self._value_rows.copy())
+        return copy
 
     @property
     def nbytes(self) -> int:
@@ -319,11 +317,19 @@ class KvCache:
                 )
 
     def commit(self, tickets: Sequence[Ticket], work: WorkCounters) -> None:
-        """Append every layer's rows, then length and counters; only the session calls this."""
-        for layer, ticket in zip(self.layers, tickets, strict=True):
-            layer.append(ticket)
-        self.length += 1
-        self.work = work
+        """Append every layer's rows, then length and counters; only the session calls this.
+
+        Whatever breaks in (an interrupt between two layers), all layers are written or none.
+        """
+        length, work_before = self.length, self.work
+        try:
+            for layer, ticket in zip(self.layers, tickets, strict=True):
+                layer.append(ticket)
+            self.length += 1
+            self.work = work
+        except BaseException:
+            self.rewind(length, work_before, complete=self.prefill_complete)
+            raise
 
     def rewind(self, length: int, work: WorkCounters, *, complete: bool) -> None:
         """Forget the rows from `length` on; storage and bindings stay."""

@@ -42,7 +42,21 @@ def checkpoint(
 
     def run(x: Array, *_: Array) -> Result:
         output = block.forward(constant(x), layout=layout, context=NO_GRAD)
-        return output.value.copy(), Vjp(rule, {"layer": layer})
+        return output.value.copy(), Vjp(rule, _recipe(block, layout, layer))
 
     run.op_name = "checkpoint"  # type: ignore[attr-defined]
     return context.apply(run, boundary, *block.parameters)
+
+
+def _recipe(block: DecoderBlock, layout: SequenceLayout, layer: int) -> dict[str, object]:
+    """What a run from the boundary needs beside the block's parameters: handles, no copies."""
+    rotation = block.attention.rotation
+    return {
+        "layer": layer,
+        "lengths": layout.lengths,
+        "range_starts": layout.range_starts,
+        "positions": layout.positions,
+        "frequencies": rotation.frequencies,
+        "cosines": rotation.cosines,
+        "sines": rotation.sines,
+    }

@@ -38,7 +38,10 @@ class Code(StrEnum):
         "{what}: {index} at flat position {at} is not an integer below {bound}",
         "position=at id=index",
     )
-    RAGGED_IDS = "shape/ragged-ids", "{what} must be rectangular: expected {expected}, got {actual}"
+    RAGGED_IDS = (
+        "shape/ragged-ids",
+        "{what} must be a rectangular array: expected {expected}, got {actual}",
+    )
     SHAPE_WITH_NESTED_IDS = (
         "shape/shape-with-nested-ids",
         "{what}: a shape goes with flat ids only, got ids of shape {actual}",
@@ -171,14 +174,18 @@ class Code(StrEnum):
         "{what}: index {index} at flat position {at} is out of bounds for {bound} rows",
         "position=at rows=bound",
     )
+    REPEATED_ROW_POSITION = (
+        "index/repeated-row-position",
+        "{what}: flat position {at} repeats the row {index}",
+        "position=at",
+    )
     EMPTY_NORMALIZATION_AXIS = (
         "shape/empty-normalization-axis",
         "{what}: axis {axis} holds no class to normalise over",
     )
     NORMALIZATION_NOT_FINITE = (
         "numeric/normalization-not-finite",
-        "{what}: the input holds {value} at flat index {at}; every value must be finite",
-        "index=at",
+        "{what}: class {class} of group {group} is {value}; every value must be finite",
     )
     TARGET_COUNT_MISMATCH = (
         "shape/target-count-mismatch",
@@ -606,7 +613,7 @@ class Code(StrEnum):
     )
     LAYOUT_SHAPE_MISMATCH = (
         "shape/layout-shape-mismatch",
-        "{what}: the layout has shape {actual}, the ids {expected}",
+        "{what}: the layout has shape {actual}, the batch {expected}",
     )
     ZERO_EPSILON_WITH_PADDING = (
         "numeric/zero-epsilon-with-padding",

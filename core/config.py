@@ -16,7 +16,7 @@ __all__ = ["BLOCK_CONFIG_ORDER", "CONFIG_ORDER", "DecoderBlockConfig", "DecoderC
 
 # The checks of a block configuration in order (layers.md sections 9, 11 and 12).
 BLOCK_CONFIG_ORDER = (
-    Code.FIELD_TYPE,
+    *(Code.FIELD_TYPE, Code.FIELD_RANGE) * 6,  # the six sizes in turn
     Code.ZERO_MODEL_WIDTH,
     Code.ZERO_HEAD_COUNT,
     Code.MODEL_WIDTH_NOT_DIVISIBLE,
@@ -30,11 +30,11 @@ BLOCK_CONFIG_ORDER = (
 )
 # The checks of a model configuration in order (layers.md section 11).
 CONFIG_ORDER = (
-    Code.FIELD_TYPE,
+    *BLOCK_CONFIG_ORDER[:12],
     Code.EMPTY_VOCABULARY,
     *(
         c
-        for c in BLOCK_CONFIG_ORDER[1:]
+        for c in BLOCK_CONFIG_ORDER[12:]
         if c not in (Code.KV_HEADS_NOT_A_DIVISOR, Code.ZERO_CONTEXT_WINDOW)
     ),
 )

@@ -34,6 +34,8 @@ __all__ = [
     "SupportRefusal",
 ]
 
+MAX_PRINTED_BITS = 256  # Python itself prints no integer of more than 4300 digits
+
 
 @dataclass(kw_only=True, eq=False)
 class Refusal(ValueError):
@@ -67,12 +69,21 @@ class Refusal(ValueError):
             raise AttributeError(f"{self.code} has no field {name!r}") from None
 
     def __str__(self) -> str:
-        return self.code.sentence.format_map(self.facts())
+        return self.code.sentence.format_map({k: _brief(v) for k, v in self.facts().items()})
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = {f.name: getattr(self, f.name) for f in fields(self)}
         state["details"] = dict(self.details)
         return _rebuild, (type(self), state)
+
+
+def _brief(fact: object) -> object:
+    """The fact, or a description where its digits would fill the screen (or not print at all)."""
+    if isinstance(fact, int) and fact.bit_length() > MAX_PRINTED_BITS:
+        return f"{'-' if fact < 0 else ''}(an integer of {fact.bit_length()} bits)"
+    if isinstance(fact, list | tuple) and any(_brief(item) is not item for item in fact):
+        return type(fact)(_brief(item) for item in fact)
+    return fact
 
 
 def _rebuild(family: type[Refusal], state: dict[str, Any]) -> Refusal:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .arrays import SIZE_LIMIT, as_integers
+from .arrays import SIZE_LIMIT, as_integers, check_reservable
 from .errors import CapacityRefusal, Code, RecordRefusal, ShapeRefusal
 from .floats import Array
 from .names import check_name
@@ -34,7 +34,7 @@ class SplitMix64:
 
     state += 0x9e3779b97f4a7c15; z = state; two xor-shift-multiply steps; z ^ (z >> 31)
 
-    Refuses: index/not-an-integer, record/field-range (seed outside 0 .. 2**64 - 1)
+    Refuses: shape/ragged-ids, index/not-an-integer, record/field-range (0 .. 2**64 - 1)
     Source:  numerics_init.md section 1
     """
 
@@ -100,11 +100,13 @@ def xavier(name: str, fan_in: int, fan_out: int, rng: SplitMix64) -> Parameter:
     """A matrix of limit * (2u - 1) with limit = sqrt(6 / (fan_in + fan_out)), row-major.
 
     Returns: the parameter [fan_in, fan_out]; one draw per element
-    Refuses: names' codes, shape/zero-fan-in, shape/zero-fan-out, capacity/size-overflow;
-        a refusal draws nothing
+    Refuses: names' codes, record/field-type, record/field-range, shape/zero-fan-in,
+        shape/zero-fan-out, capacity/size-overflow; a refusal draws nothing
     Source:  numerics_init.md section 2
     """
     check_name(name)
+    fan_in = check_size(fan_in, what=f"{name} fan-in")
+    fan_out = check_size(fan_out, what=f"{name} fan-out")
     if fan_in == 0:
         raise ShapeRefusal(code=Code.ZERO_FAN_IN, what=name, expected=1, actual=0)
     if fan_out == 0:
@@ -114,6 +116,7 @@ def xavier(name: str, fan_in: int, fan_out: int, rng: SplitMix64) -> Parameter:
             raise CapacityRefusal(
                 code=Code.SIZE_OVERFLOW, what=name, required=count, limit=SIZE_LIMIT
             )
+    check_reservable(fan_in, fan_out)
     draft = rng.copy()
     limit = math.sqrt(6.0 / float(fan_in + fan_out))
     drawn = draft.uniforms(fan_in * fan_out).reshape(fan_in, fan_out)

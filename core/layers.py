@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from . import ops
-from .arrays import SIZE_LIMIT, as_integers, check_bounds
+from .arrays import (
+    MAX_RANK,
+    SIZE_LIMIT,
+    as_integers,
+    as_real,
+    check_bounds,
+    check_reservable,
+    shown,
+)
 from .errors import Code, NumericRefusal, ShapeRefusal
 from .initial import SplitMix64, check_size, ones, xavier, zeros
 from .names import check_distinct, check_name
@@ -56,7 +64,7 @@ class Embedding:
         """The rows of `ids`: flat ids with a shape, or an integer array of its own shape.
 
         Returns: [*shape, D]
-        Refuses: index/not-an-integer, shape/ragged-ids, shape/shape-with-nested-ids,
+        Refuses: shape/ragged-ids, index/not-an-integer, shape/shape-with-nested-ids,
             shape/token-shape, shape/token-count-mismatch, index/token-id-out-of-bounds,
             state/released-operand
         """
@@ -84,17 +92,19 @@ def _shaped(integers: np.ndarray[Any, Any], shape: Sequence[int]) -> np.ndarray[
     count = 1
     for size in sizes.reshape(-1).tolist():
         count *= size
-    if sizes.ndim != 1 or (sizes < 0).any() or count > SIZE_LIMIT:
+    too_many = count > SIZE_LIMIT or sizes.size > MAX_RANK
+    if sizes.ndim != 1 or (sizes < 0).any() or too_many:
         raise ShapeRefusal(
             code=Code.TOKEN_SHAPE,
             what="ids",
-            expected=f"sizes of 0 or more, at most {SIZE_LIMIT} ids",
+            expected=f"{MAX_RANK} sizes or less of 0 or more, at most {SIZE_LIMIT} ids",
             actual=shape,
         )
     if count != integers.size:
         raise ShapeRefusal(
             code=Code.TOKEN_COUNT_MISMATCH, what="ids", expected=count, actual=integers.size
         )
+    check_reservable(*sizes.tolist())
     return integers.reshape(tuple(sizes.tolist()))
 
 
@@ -204,11 +214,9 @@ def _check_widths(input_width: int, output_width: int, *, name: str) -> None:
 
 def check_epsilon(epsilon: object, *, code: Code, what: str) -> float:
     """A finite epsilon of 0 or more, in units of the squared residual. Refuses: `code`"""
-    if not isinstance(epsilon, int | float | np.floating) or isinstance(epsilon, bool):
-        raise NumericRefusal(code=code, what=what, value=repr(epsilon)[:80])
-    value = float(epsilon)
-    if not 0.0 <= value < float("inf"):
-        raise NumericRefusal(code=code, what=what, value=value)
+    value = as_real(epsilon)
+    if value is None or not 0.0 <= value < float("inf"):
+        raise NumericRefusal(code=code, what=what, value=shown(epsilon))
     return value
 
 
@@ -251,7 +259,8 @@ class RmsNorm:
     def forward(self, x: Tensor, *, context: Context = RECORDING) -> Tensor:
         """x: [..., width]. Returns: the same shape.
 
-        Refuses: shape/input-rank-zero, shape/input-width-mismatch, numeric/zero-energy-row
+        Refuses: shape/input-rank-zero, shape/input-width-mismatch, numeric/non-finite-forward
+            (the squares), numeric/zero-energy-row
         """
         return self.inspect(x, context=context)["output"]
 

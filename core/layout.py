@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import SIZE_LIMIT, as_integers, sealed
-from .errors import CapacityRefusal, Code, IndexRefusal, ShapeRefusal
+from .arrays import SIZE_LIMIT, as_integers, check_reservable, sealed
+from .errors import CapacityRefusal, Code, IndexRefusal, RecordRefusal, ShapeRefusal
 from .floats import Ids
 from .initial import check_size
 
@@ -17,7 +17,7 @@ __all__ = ["LAYOUT_ORDER", "SequenceLayout"]
 
 # The checks of a layout in order; the first false one is refused (inputs.md section 2).
 LAYOUT_ORDER = (
-    Code.NOT_AN_INTEGER,
+    *(Code.RAGGED_IDS, Code.NOT_AN_INTEGER) * 3,  # lengths, range starts, positions
     Code.EMPTY_BATCH,
     Code.EMPTY_TOKENS,
     Code.SIZE_OVERFLOW,
@@ -68,7 +68,8 @@ class SequenceLayout:
     def full(cls, B: int, T: int) -> SequenceLayout:
         """Ordinary text: every cell active, keys 0 .. t, positions 0 .. T - 1.
 
-        Refuses: shape/empty-batch, shape/empty-tokens, capacity/size-overflow
+        Refuses: record/field-type, record/field-range (B, then T), shape/empty-batch,
+            shape/empty-tokens, capacity/size-overflow
         """
         B, T = _checked_sizes(B, T)
         return cls.padded([T] * B, T)
@@ -77,8 +78,9 @@ class SequenceLayout:
     def padded(cls, lengths: Sequence[int], T: int) -> SequenceLayout:
         """Rows of the given lengths, right-padded to T cells.
 
-        Refuses: index/not-an-integer, shape/empty-batch, shape/empty-tokens,
-            capacity/size-overflow, index/length-out-of-range
+        Refuses: shape/ragged-ids, index/not-an-integer, record/field-type, record/field-range
+            (T), shape/empty-batch, shape/empty-tokens, capacity/size-overflow,
+            index/length-out-of-range
         """
         return cls.packed([[length] for length in _row_lengths(lengths)], T, _single=True)
 
@@ -89,9 +91,17 @@ class SequenceLayout:
         """Rows of segments laid end to end; keys and positions start again in each segment.
 
         row_segments: per row the lengths of its segments
-        Refuses: shape/empty-batch, shape/empty-tokens, capacity/size-overflow,
+        Refuses: record/field-type, record/field-range (T), shape/empty-batch,
+            shape/empty-tokens, capacity/size-overflow, then per row shape/ragged-ids,
             index/not-an-integer, shape/empty-segment, capacity/row-too-long
         """
+        if not _is_list(row_segments):
+            raise RecordRefusal(
+                code=Code.FIELD_TYPE,
+                what="layout rows",
+                expected="a list of segment lengths per row",
+                actual=type(row_segments).__name__,
+            )
         B, T = _checked_sizes(len(row_segments), T)
         starts, positions = np.zeros((2, B, T), dtype=np.int64)
         lengths = np.zeros(B, dtype=np.int64)
@@ -168,7 +178,12 @@ def _checked_sizes(B: object, T: object) -> tuple[int, int]:
         raise CapacityRefusal(
             code=Code.SIZE_OVERFLOW, what="layout", required=rows * tokens, limit=SIZE_LIMIT
         )
+    check_reservable(rows, tokens)
     return rows, tokens
+
+
+def _is_list(given: object) -> bool:
+    return given.ndim > 0 if isinstance(given, np.ndarray) else isinstance(given, list | tuple)
 
 
 def _row_lengths(given: object) -> list[int]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from . import floats
-from .arrays import as_integers, check_bounds
-from .errors import Code, ShapeRefusal
+from .arrays import as_integers, as_values, check_bounds, check_reservable
+from .errors import Code, IndexRefusal, RecordRefusal, ShapeRefusal
 from .floats import Array, Ids
 from .softmax import causal_softmax, indexed_mean_nll, indexed_sum_nll, log_softmax
 from .vjp import (
@@ -97,7 +97,8 @@ def broadcast_to(a: Array, *, shape: Sequence[int]) -> Result:
     """`a` repeated to exactly `shape`.
 
     Returns: the repeated value and its vjp, u -> unbroadcast(u)
-    Refuses: record/field-type (shape), shape/incompatible-broadcast, capacity/size-overflow,
+    Refuses: shape/ragged-ids, index/not-an-integer, record/field-range (shape),
+        shape/incompatible-broadcast, capacity/size-overflow,
         shape/broadcast-target-mismatch
     Source:  numerics.md section 2
     """
@@ -107,6 +108,7 @@ def broadcast_to(a: Array, *, shape: Sequence[int]) -> Result:
         raise ShapeRefusal(
             code=Code.BROADCAST_TARGET_MISMATCH, what="broadcast", expected=target, actual=inferred
         )
+    check_reservable(*target)
 
     def rule(upstream: Array) -> Contributions:
         return (floats.unbroadcast(upstream, a.shape),)
@@ -119,7 +121,8 @@ def reshape(a: Array, *, shape: Sequence[int]) -> Result:
     """The same elements in the same flat order under another shape.
 
     Returns: a copy and its vjp, u -> u in the shape of a
-    Refuses: capacity/size-overflow, shape/reshape-count-mismatch
+    Refuses: shape/ragged-ids, index/not-an-integer, record/field-range (shape),
+        capacity/size-overflow, shape/reshape-count-mismatch
     Source:  numerics.md section 2
     """
     target = as_shape(shape, what="reshape")
@@ -128,6 +131,7 @@ def reshape(a: Array, *, shape: Sequence[int]) -> Result:
         raise ShapeRefusal(
             code=Code.RESHAPE_COUNT_MISMATCH, what="reshape", expected=count, actual=a.size
         )
+    check_reservable(*target)
 
     def rule(upstream: Array) -> Contributions:
         return (upstream.reshape(a.shape).copy(),)
@@ -136,17 +140,22 @@ def reshape(a: Array, *, shape: Sequence[int]) -> Result:
 
 
 @named("transpose")
-def transpose(a: Array, *, axes: tuple[int, int]) -> Result:
+def transpose(a: Array, *, axes: Sequence[int]) -> Result:
     """The axes i and j swapped, as a copy.
 
     Returns: the copy and its vjp, u -> u with the same axes swapped
-    Refuses: index/axis-out-of-bounds (first axis, then second)
+    Refuses: record/field-type (not two axes), then per axis shape/ragged-ids,
+        index/not-an-integer, index/axis-out-of-bounds
     Source:  numerics.md section 2
     """
+    if not isinstance(axes, list | tuple) or len(axes) != 2:
+        raise RecordRefusal(
+            code=Code.FIELD_TYPE, what="transpose axes", expected="a pair", actual=repr(axes)[:80]
+        )
     first, second = (check_axis(axis, rank=a.ndim, what="transpose") for axis in axes)
 
     def rule(upstream: Array) -> Contributions:
-        return (np.ascontiguousarray(upstream.swapaxes(first, second)),)
+        return (upstream.swapaxes(first, second).copy(order="C"),)
 
     value = a.swapaxes(first, second).copy(order="C")
     return value, Vjp(rule, {"input_shape": a.shape, "axes": (first, second)})
@@ -157,7 +166,7 @@ def sum(a: Array, *, axis: int, keep: bool = False) -> Result:
     """t = +0.0; t = t + a_i for i ascending along `axis`; +0.0 over an empty axis.
 
     Returns: the sums and their vjp, u -> u / 1.0 copied along the axis
-    Refuses: index/axis-out-of-bounds
+    Refuses: shape/ragged-ids, index/not-an-integer, index/axis-out-of-bounds
     Source:  numerics.md section 3
     """
     axis = check_axis(axis, rank=a.ndim, what="sum")
@@ -169,7 +178,8 @@ def mean(a: Array, *, axis: int, keep: bool = False) -> Result:
     """The sum along `axis`, then one division by its length n.
 
     Returns: the means and their vjp, u -> u / n copied along the axis
-    Refuses: index/axis-out-of-bounds, shape/empty-mean-axis
+    Refuses: shape/ragged-ids, index/not-an-integer, index/axis-out-of-bounds,
+        shape/empty-mean-axis
     Source:  numerics.md section 3
     """
     axis = check_axis(axis, rank=a.ndim, what="mean")
@@ -228,8 +238,9 @@ def gather_rows(table: Array, *, indices: object, shape: object = None) -> Resul
     table: [rows, width]; indices: flat selectors with `shape`, or an array of that shape
     Returns: [*shape, width] and its vjp: zero table; for each flat position ascending, add
         the row of u into the selected row
-    Refuses: shape/gather-table-rank, index/not-an-integer, capacity/size-overflow,
-        shape/gather-index-count-mismatch, index/gather-index-out-of-bounds
+    Refuses: shape/gather-table-rank, shape/ragged-ids, index/not-an-integer, then for a shape
+        shape/ragged-ids, index/not-an-integer, record/field-range, capacity/size-overflow,
+        shape/gather-index-count-mismatch, at last index/gather-index-out-of-bounds
     Source:  numerics.md section 5, tape.md section 4
     """
     if table.ndim != 2:
@@ -255,6 +266,7 @@ def gather_rows(table: Array, *, indices: object, shape: object = None) -> Resul
         code=Code.GATHER_INDEX_OUT_OF_BOUNDS,
         what="gather_rows",
     )
+    check_reservable(*target, table.shape[1])
     return _take(table, checked.reshape(target))
 
 
@@ -270,7 +282,7 @@ def _take(table: Array, selectors: Ids) -> Result:
     check_element_count((*selectors.shape, width), what="gather_rows")
 
     def rule(upstream: Array) -> Contributions:
-        return (floats.scatter_add(upstream.reshape(-1, width), indices=flat, count=rows),)
+        return (floats.scatter_add(upstream.reshape(flat.size, width), indices=flat, count=rows),)
 
     value = table[flat].reshape(*selectors.shape, width)
     saved = {
@@ -283,20 +295,52 @@ def _take(table: Array, selectors: Ids) -> Result:
 
 
 @named("place_rows")
-def place_rows(rows: Array, *, positions: Ids, count: int) -> Result:
+def place_rows(rows: Array, *, positions: object, count: int) -> Result:
     """`count` rows, zero but for rows[p] at positions[p]; the positions differ.
 
-    rows: [n, width]
+    rows: [n, width]; positions: [n]
     Returns: [count, width] and its vjp, u -> u[positions]
+    Refuses: shape/gather-table-rank, record/field-range (count), shape/ragged-ids,
+        index/not-an-integer, shape/gather-index-count-mismatch,
+        index/gather-index-out-of-bounds, index/repeated-row-position
     Source:  inputs.md section 7: a padded cell is a zero vector without a gradient
     """
 
-    def rule(upstream: Array) -> Contributions:
-        return (upstream[positions],)
+    if rows.ndim != 2:
+        raise ShapeRefusal(
+            code=Code.GATHER_TABLE_RANK, what="place_rows", expected=2, actual=rows.ndim
+        )
+    (bound,) = as_shape((count,), what="place_rows")
+    given = as_integers(positions, what="place_rows positions", bound=bound)
+    if given.shape != rows.shape[:1]:
+        raise ShapeRefusal(
+            code=Code.GATHER_INDEX_COUNT_MISMATCH,
+            what="place_rows",
+            expected=len(rows),
+            actual=given.size,
+        )
+    places = check_bounds(
+        given, bound=bound, code=Code.GATHER_INDEX_OUT_OF_BOUNDS, what="place_rows"
+    )
+    _check_distinct(places)
 
-    value = np.zeros((count, rows.shape[1]))
-    value[positions] = rows
-    return value, Vjp(rule, {"positions": positions, "output_shape": value.shape})
+    def rule(upstream: Array) -> Contributions:
+        return (upstream[places],)
+
+    value = np.zeros((bound, rows.shape[1]))
+    value[places] = rows
+    return value, Vjp(rule, {"positions": places, "output_shape": value.shape})
+
+
+def _check_distinct(places: Ids) -> None:
+    """Refuses: index/repeated-row-position"""
+    kept = np.unique(places, return_index=True)[1]
+    repeated = np.setdiff1d(np.arange(len(places)), kept)
+    if len(repeated):
+        at = int(repeated[0])
+        raise IndexRefusal(
+            code=Code.REPEATED_ROW_POSITION, what="place_rows", at=at, index=int(places[at])
+        )
 
 
 @named("exp")
@@ -353,26 +397,32 @@ def rotary(a: Array, *, cosines: Array, sines: Array) -> Result:
 
     a: [..., T, d_h]; cosines, sines: broadcast to [..., T, d_h / 2]
     Returns: the rotated value and its vjp, the inverse rotation of u
-    Refuses: shape/rotation-rank, shape/rotation-width-mismatch, shape/incompatible-broadcast
+    Refuses: shape/ragged-ids, numeric/not-real, shape/rotation-rank,
+        shape/rotation-width-mismatch, then per table (cosines, sines)
+        shape/incompatible-broadcast, shape/broadcast-target-mismatch
     Source:  numerics.md section 11
     """
+    cosines = as_values(cosines, what="rotary_pairs cosines")
+    sines = as_values(sines, what="rotary_pairs sines")
     if a.ndim < 2:
         raise ShapeRefusal(code=Code.ROTATION_RANK, what="rotary_pairs", expected=2, actual=a.ndim)
-    if a.shape[-1] != 2 * cosines.shape[-1]:
+    width = 2 * cosines.shape[-1] if cosines.ndim else 0
+    if a.shape[-1] != width:
         raise ShapeRefusal(
             code=Code.ROTATION_WIDTH_MISMATCH,
             what="rotary_pairs",
-            expected=2 * cosines.shape[-1],
+            expected=width,
             actual=a.shape[-1],
         )
-    pairs = (*a.shape[:-1], cosines.shape[-1])
-    if broadcast_shape(cosines.shape, pairs, what="rotary_pairs") != pairs:
-        raise ShapeRefusal(
-            code=Code.BROADCAST_TARGET_MISMATCH,
-            what="rotary_pairs",
-            expected=pairs,
-            actual=cosines.shape,
-        )
+    pairs = (*a.shape[:-1], width // 2)
+    for table in (cosines, sines):
+        if broadcast_shape(table.shape, pairs, what="rotary_pairs") != pairs:
+            raise ShapeRefusal(
+                code=Code.BROADCAST_TARGET_MISMATCH,
+                what="rotary_pairs",
+                expected=pairs,
+                actual=table.shape,
+            )
 
     def turn(x: Array, s: Array) -> Array:
         left, right = x[..., 0::2], x[..., 1::2]

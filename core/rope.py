@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import floats, ops
-from .arrays import SIZE_LIMIT, first_non_finite, sealed
+from .arrays import SIZE_LIMIT, as_real, check_reservable, first_non_finite, sealed, shown
 from .errors import CapacityRefusal, Code, NumericRefusal, ShapeRefusal
 from .floats import Array, Ids
 from .initial import check_size
@@ -16,11 +16,9 @@ __all__ = ["RotaryTable", "check_base"]
 
 def check_base(base: object, *, code: Code, what: str) -> float:
     """A finite base above 0. Refuses: `code`"""
-    if not isinstance(base, int | float | np.floating) or isinstance(base, bool):
-        raise NumericRefusal(code=code, what=what, value=repr(base)[:80])
-    value = float(base)
-    if not 0.0 < value < float("inf"):
-        raise NumericRefusal(code=code, what=what, value=value)
+    value = as_real(base)
+    if value is None or not 0.0 < value < float("inf"):
+        raise NumericRefusal(code=code, what=what, value=shown(base))
     return value
 
 
@@ -54,6 +52,7 @@ class RotaryTable:
             raise CapacityRefusal(
                 code=Code.SIZE_OVERFLOW, what=what, required=self.capacity * pairs, limit=SIZE_LIMIT
             )
+        check_reservable(self.capacity, pairs)
         self.frequencies: Array = sealed(self._frequencies(pairs))
         with np.errstate(all="ignore"):
             angles = np.arange(self.capacity, dtype=np.float64)[:, None] * self.frequencies
@@ -132,6 +131,10 @@ class RotaryTable:
         return end
 
     def rotate_at(self, x: Tensor, positions: Ids, *, context: Context) -> Tensor:
-        """x: [B, H, T, width]; positions: [B, T], each below the capacity, shared by all heads."""
+        """x: [B, H, T, width]; positions: [B, T], 0 or more, shared by all heads.
+
+        Refuses: capacity/position-range-exceeded
+        """
+        self.check_range(int(positions.max()), 1, what="rotary table")
         cosines, sines = self.cosines[positions][:, None], self.sines[positions][:, None]
         return context.apply(ops.rotary, x, cosines=cosines, sines=sines)

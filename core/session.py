@@ -32,6 +32,7 @@ __all__ = ["DECODE_ORDER", "EXTEND_ORDER", "PREFILL_ORDER", "DecodeSession", "To
 # The checks of each call in order (cache.md sections 3 and 4).
 PREFILL_ORDER = (
     Code.SESSION_CLOSED,
+    Code.RAGGED_IDS,
     Code.NOT_AN_INTEGER,
     Code.TOKEN_RANK,
     Code.EMPTY_PROMPT,
@@ -41,6 +42,7 @@ PREFILL_ORDER = (
 )
 EXTEND_ORDER = (
     Code.SESSION_CLOSED,
+    Code.RAGGED_IDS,
     Code.NOT_AN_INTEGER,
     Code.TOKEN_RANK,
     Code.EXTEND_REQUIRES_PREFILL,
@@ -50,6 +52,7 @@ EXTEND_ORDER = (
 )
 DECODE_ORDER = (
     Code.SESSION_CLOSED,
+    Code.RAGGED_IDS,
     Code.NOT_AN_INTEGER,
     Code.TOKEN_RANK,
     Code.DECODE_REQUIRES_PREFILL,
@@ -153,10 +156,10 @@ class DecodeSession:
         prompt = self._bounded(flat, Code.PROMPT_TOKEN_OUT_OF_BOUNDS, "prompt")
         try:
             outputs = [self._token(token, prefill=True) for token in prompt]
+            cache.prefill_complete = True
         except BaseException:
-            self.reset()
+            cache.rewind(0, WorkCounters(), complete=False)
             raise
-        cache.prefill_complete = True
         return outputs[-1]
 
     def extend(self, ids: object) -> TokenOutput:

@@ -64,8 +64,8 @@ def log_softmax(a: Array, *, axis: int) -> Result:
     """(z_c - m) - log1p(tail) along `axis`, with m the maximum and tail the other terms.
 
     Returns: the log-probabilities in nats and their vjp, R = sum_c u_c; u_c - p_c * R
-    Refuses: index/axis-out-of-bounds, shape/empty-normalization-axis,
-        numeric/normalization-not-finite
+    Refuses: shape/ragged-ids, index/not-an-integer, index/axis-out-of-bounds,
+        shape/empty-normalization-axis, numeric/normalization-not-finite
     Source:  numerics.md section 7
     """
     axis = _check_class_axis(a, axis, what="log_softmax")
@@ -73,11 +73,13 @@ def log_softmax(a: Array, *, axis: int) -> Result:
     bad = ~np.isfinite(rows)
     if bad.any():
         at = int(bad.reshape(-1).argmax())
+        group, index = divmod(at, rows.shape[1])
         raise NumericRefusal(
             code=Code.NORMALIZATION_NOT_FINITE,
             what="log_softmax",
             at=at,
-            value=float(rows.reshape(-1)[at]),
+            value=float(rows[group, index]),
+            details={"group": group, "class": index},
         )
     statistics = RowStatistics(rows)
     probabilities = statistics.probabilities()
@@ -185,7 +187,8 @@ def indexed_mean_nll(logits: Array, *, axis: int, targets: object) -> Result:
 
     targets: flat, one per group, groups in row-major order of the axes other than `axis`
     Returns: rank 0 and its vjp, (P - [target]) * (u / G)
-    Refuses: index/axis-out-of-bounds, shape/empty-normalization-axis, index/not-an-integer,
+    Refuses: shape/ragged-ids, index/not-an-integer, index/axis-out-of-bounds,
+        shape/empty-normalization-axis, shape/ragged-ids, index/not-an-integer (targets),
         shape/target-count-mismatch, shape/empty-targets, index/target-out-of-bounds,
         numeric/nan-logit, numeric/positive-infinity-logit, numeric/negative-infinity-logit
     Source:  numerics.md section 8
@@ -222,7 +225,8 @@ def causal_softmax(
 
     scores: [..., T, T]; range_starts: [..., T], default 0; lengths: [...], default T
     Returns: [..., T, T] and its vjp, w = sum over allowed k of u_k * p_k; p_k * (u_k - w)
-    Refuses: shape/causal-rank, shape/causal-not-square, shape/empty-tokens,
+    Refuses: shape/causal-rank, shape/causal-not-square, shape/empty-tokens, then for range
+        starts and for lengths shape/ragged-ids, index/not-an-integer,
         shape/causal-range-shape, index/causal-range
     Source:  numerics.md section 12
     """

@@ -102,7 +102,9 @@ class Tensor:
 
         seed:    exact output shape; None is 1.0 for a rank-0 output
         retain:  False releases every non-leaf node of the graph after the commit
-        Refuses: state/graph-released, state/untracked-output, shape/seed-shape-mismatch,
+        Refuses: state/graph-released (this node), state/untracked-output,
+            shape/seed-shape-mismatch (no seed), state/graph-released (an ancestor),
+            shape/ragged-ids, numeric/not-real, shape/seed-shape-mismatch,
             numeric/non-finite-seed, binding/stale-operand-value, numeric/non-finite-vjp,
             numeric/non-finite-pass-adjoint, numeric/non-finite-accumulated-gradient,
             state/gradient-borrowed (in this order; nothing is changed by a refused call)
@@ -121,7 +123,7 @@ class Tensor:
         nodes = done.described()
         if not retain:
             _release(done.topology)
-        return Trace(seed=done.seed.copy(), retain=retain, nodes=nodes, edges=tuple(edges))
+        return Trace(seed=sealed(done.seed.copy()), retain=retain, nodes=nodes, edges=tuple(edges))
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError(f"a {self.op} node belongs to its graph and cannot be copied or pickled")
@@ -133,8 +135,8 @@ class Tensor:
 class Parameter(Tensor):
     """A named leaf with a gradient of its shape; the only tensor whose value changes.
 
-    Refuses: record/empty-name, record/empty-name-segment, record/invalid-name-character,
-        numeric/not-real, shape/ragged-ids, numeric/non-finite-leaf
+    Refuses: record/field-type (name), record/empty-name, record/empty-name-segment,
+        record/invalid-name-character, shape/ragged-ids, numeric/not-real, numeric/non-finite-leaf
     Source:  tape.md sections 1-2, numerics_init.md section 3
     """
 
@@ -164,7 +166,7 @@ class Parameter(Tensor):
     def assign(self, array: object) -> None:
         """Install a new value of the same shape; the revision grows by one.
 
-        Refuses: state/value-borrowed, numeric/not-real, shape/ragged-ids,
+        Refuses: state/value-borrowed, shape/ragged-ids, numeric/not-real,
             shape/assign-shape-mismatch, numeric/non-finite-leaf
         Source:  tape.md section 2
         """
@@ -250,7 +252,7 @@ def reading_all(parameters: Sequence[Parameter]) -> Iterator[None]:
 def constant(array: object) -> Tensor:
     """An untracked leaf.
 
-    Refuses: numeric/not-real, shape/ragged-ids, numeric/non-finite-leaf
+    Refuses: shape/ragged-ids, numeric/not-real, numeric/non-finite-leaf
     Source:  tape.md section 1
     """
     return Tensor(_leaf_value(array, op="constant", what="value"), "constant")

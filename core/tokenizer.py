@@ -53,7 +53,7 @@ class BpeTokenizer:
 
     merges:  pairs in rank order, in training space (ids two smaller: bytes 0..255, rank r
              256 + r); a list, a tuple or an integer array [ranks, 2]
-    Refuses: index/not-an-integer, shape/ragged-ids, record/field-type (no pairs), then by rank
+    Refuses: shape/ragged-ids, index/not-an-integer, record/field-type (no pairs), then by rank
              index/unknown-merge-operand (left before right), record/duplicate-merge-pair
     Source:  tokenizer.md sections 1 and 2
     """
@@ -114,7 +114,7 @@ class BpeTokenizer:
     def decode_content(self, ids: Sequence[int] | Ids) -> bytes:
         """The bytes of content ids.
 
-        Refuses: index/not-an-integer, shape/ragged-ids, shape/token-shape (not flat),
+        Refuses: shape/ragged-ids, index/not-an-integer, shape/token-shape (not flat),
                  index/control-token-in-content, index/unknown-token (each a whole scan)
         Source:  tokenizer.md section 4
         """
@@ -126,7 +126,7 @@ class BpeTokenizer:
     def decode_document(self, ids: Sequence[int] | Ids) -> bytes:
         """The bytes between BOS and EOS.
 
-        Refuses: index/not-an-integer, shape/ragged-ids, shape/token-shape (not flat),
+        Refuses: shape/ragged-ids, index/not-an-integer, shape/token-shape (not flat),
                  shape/document-too-short, index/expected-bos, index/expected-eos,
                  index/interior-control-token, index/unknown-token; positions count from BOS
         Source:  tokenizer.md section 4
@@ -300,7 +300,7 @@ def inputs_and_targets(
 
     ids:     a range of one document: BOS at its start at most, EOS at its end at most
     Returns: (inputs, targets); BOS is never a target, EOS never an input
-    Refuses: index/not-an-integer, shape/ragged-ids, shape/token-shape (not flat),
+    Refuses: shape/ragged-ids, index/not-an-integer, shape/token-shape (not flat),
              index/interior-control-token
     Source:  tokenizer.md section 7
     """

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .arrays import SIZE_LIMIT, as_integers
-from .errors import CapacityRefusal, Code, IndexRefusal, ShapeRefusal
+from .arrays import MAX_RANK, SIZE_LIMIT, as_integers, not_an_integer
+from .errors import CapacityRefusal, Code, IndexRefusal, RecordRefusal, ShapeRefusal
 from .floats import Array
 
 __all__ = [
@@ -93,24 +93,32 @@ def broadcast_shape(left: Shape, right: Shape, *, what: str) -> Shape:
 
 
 def check_element_count(shape: Sequence[int], *, what: str) -> int:
-    """The product of the sizes. Refuses: capacity/size-overflow above 2**64 - 1."""
+    """The product of the sizes.
+
+    Sizes of 0 hide no overflow of the others.
+
+    Refuses: capacity/size-overflow above 2**64 - 1
+    """
     count = 1
     for size in shape:
-        count *= size
+        count *= size or 1
     if count > SIZE_LIMIT:
         raise CapacityRefusal(code=Code.SIZE_OVERFLOW, what=what, required=count, limit=SIZE_LIMIT)
-    return count
+    return 0 if 0 in shape else count
 
 
 def as_shape(shape: object, *, what: str) -> Shape:
     """A shape given by a caller, every size a non-negative integer.
 
-    Refuses: index/not-an-integer, shape/ragged-ids, record/field-range
+    Refuses: shape/ragged-ids, index/not-an-integer, record/field-range
     """
     sizes = as_integers(shape, what=f"{what} shape")
-    if sizes.ndim != 1 or (sizes < 0).any():
-        raise ShapeRefusal(
-            code=Code.TOKEN_SHAPE, what=what, expected="sizes of 0 or more", actual=shape
+    if sizes.ndim != 1 or (sizes < 0).any() or sizes.size > MAX_RANK:
+        raise RecordRefusal(
+            code=Code.FIELD_RANGE,
+            what=f"{what} shape",
+            expected=f"{MAX_RANK} sizes or less, each 0 or more",
+            actual=shape,
         )
     return tuple(int(size) for size in sizes)
 
@@ -118,10 +126,12 @@ def as_shape(shape: object, *, what: str) -> Shape:
 def check_axis(axis: object, *, rank: int, what: str) -> int:
     """An axis in 0 .. rank - 1; negative axes are not counted from the end.
 
-    Refuses: index/not-an-integer, index/axis-out-of-bounds
+    Refuses: shape/ragged-ids, index/not-an-integer, index/axis-out-of-bounds
     """
     given = as_integers(axis, what=f"{what} axis", bound=rank)
-    index = int(given.reshape(-1)[0])
-    if given.ndim or not 0 <= index < rank:
+    if given.ndim:
+        raise not_an_integer(axis, 0, f"{what} axis", rank)
+    index = int(given[()])
+    if not 0 <= index < rank:
         raise IndexRefusal(code=Code.AXIS_OUT_OF_BOUNDS, what=what, index=index, bound=rank)
     return index
