@@ -41,6 +41,7 @@ _ESCAPED: Final = {
 }
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}|\*")
 _SHOWN: Final = 48  # characters of foreign text that a sentence quotes
+_SHOWN_BITS: Final = 128
 
 
 def decode(data: object, *, what: str, limit: int = MAX_BYTES) -> Value:
@@ -123,7 +124,7 @@ def described(value: object) -> str:
         case Number():
             return f"the number {value.text[:_SHOWN]}"
         case int():
-            return f"the number {value}" if abs(value) < 10**_SHOWN else "a huge number"
+            return f"the number {value}" if value.bit_length() <= _SHOWN_BITS else "a huge number"
         case dict():
             return "an object"
         case list():

@@ -95,7 +95,10 @@ def add(*terms: Quantity) -> Quantity:
 
 def known(*terms: Quantity) -> int:
     """The sum of the terms that are known."""
-    return sum(term for term in terms if not isinstance(term, Unknown))
+    result = 0
+    for term in terms:
+        result += 0 if isinstance(term, Unknown) else term
+    return result
 
 
 def _checked(size: int, limit: int, what: str, label: str) -> int:
