@@ -87,18 +87,17 @@ def check_ranges(
     for field in fields:
         value = values[field.name]
         where = (*path, field.name)
-        match value:
-            case Mapping():
-                check_ranges(value, field.members, path=where)
-            case _ if field.choices:
-                check_choice(value, field.choices, code=field.code, what=dotted(where))
-            case int():
-                if not field.least <= value <= sizes.LARGEST:
-                    raise _range_fault(where, f"in {field.least} .. {sizes.LARGEST}", value)
-            case str() if field.kind == "bits":
-                check_float(value, positive=field.positive, path=where)
-            case str():
-                check_text(value, path=where)
+        if isinstance(value, Mapping):
+            check_ranges(value, field.members, path=where)
+        elif field.choices:
+            check_choice(value, field.choices, code=field.code, what=dotted(where))
+        elif isinstance(value, int):
+            if not field.least <= value <= sizes.LARGEST:
+                raise _range_fault(where, f"in {field.least} .. {sizes.LARGEST}", value)
+        elif field.kind == "bits":
+            check_float(str(value), positive=field.positive, path=where)
+        else:
+            check_text(str(value), path=where)
 
 
 def check_choice(value: object, choices: Sequence[str | int], *, code: Code, what: str) -> None:
@@ -163,7 +162,7 @@ def _has_kind(value: object, field: Field) -> bool:
             return isinstance(value, str)
         case "bits":
             return isinstance(value, str) and _BITS.fullmatch(value) is not None
-        case "object":
+        case _:
             return isinstance(value, Mapping)
 
 

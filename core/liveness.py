@@ -161,8 +161,6 @@ class _Buffers:
             case "release":
                 self.check_live(event.name, event.name)
                 self.release(event.name)
-            case "use":
-                pass
         at_event = (
             UNKNOWN
             if isinstance(event.workspace, Unknown)
