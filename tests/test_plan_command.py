@@ -57,6 +57,7 @@ def read(**changes: Any) -> config_json.Reading:
 def reasons(**changes: Any) -> list[tuple[Code, str]]:
     fault = refusal_of(read, **changes)
     assert isinstance(fault, AdmissionRefusal)
+    assert (fault.code, fault.what) == (Code.CONFIG_REFUSED, "config.json")
     assert "\n" not in str(fault)
     return [(reason.code, reason.what) for reason in fault.reasons]
 
