@@ -4,8 +4,7 @@ Kinds of the specification that no caller can reach here have no code:
   IndexAllocationFailed, OutputAllocationFailed and the other reservation failures (Python
     raises MemoryError, which is no fact about the input);
   LayoutOverflow of the tokenizer (2**32 merges do not fit into memory);
-  NonFiniteTableValue of RoPE sines and cosines (both are finite at every finite angle, and
-    a frequency that overflows is reported as the non-finite frequency);
+  the second application of the depth factor (no function takes a drawn decoder);
   StorageIdentity of cached rows (a session is the only holder of its storage).
 """
 
@@ -138,7 +137,10 @@ class Code(StrEnum):
         "{what}: axis {index} is out of bounds for rank {bound}",
         "axis=index rank=bound",
     )
-    EMPTY_MEAN_AXIS = "shape/empty-mean-axis", "{what}: the mean over an axis of size 0 is undefined"
+    EMPTY_MEAN_AXIS = (
+        "shape/empty-mean-axis",
+        "{what}: the mean over an axis of size 0 is undefined",
+    )
     MATMUL_LEFT_RANK = (
         "shape/matmul-left-rank",
         "{what}: the left operand must have rank two or more, got rank {actual}",
@@ -236,8 +238,16 @@ class Code(StrEnum):
         "activation checkpoint: {what} refused while it was recomputed ({cause})",
     )
 
+    AMBIGUOUS_TRACE_NODE = (
+        "state/ambiguous-trace-node",
+        "the trace holds {actual} nodes with an adjoint named {what}; exactly one is needed",
+    )
+
     # gradient check
-    INVALID_STEP = "numeric/invalid-step", "{what}: the step must be finite and above 0, got {value}"
+    INVALID_STEP = (
+        "numeric/invalid-step",
+        "{what}: the step must be finite and above 0, got {value}",
+    )
     INVALID_TOLERANCE = (
         "numeric/invalid-tolerance",
         "{what}: the tolerance must be finite and not negative, got {value}",
@@ -300,10 +310,6 @@ class Code(StrEnum):
     ZERO_FAN_IN = "shape/zero-fan-in", "{what}: the initial matrix needs at least one input"
     ZERO_FAN_OUT = "shape/zero-fan-out", "{what}: the initial matrix needs at least one output"
     ZERO_DEPTH = "shape/zero-depth", "the depth factor needs at least one block, got {actual}"
-    DEPTH_FACTOR_APPLIED = (
-        "state/depth-factor-applied",
-        "the depth factor has been applied to this decoder already",
-    )
     PARAMETER_BUDGET = (
         "capacity/parameter-budget",
         "{what} needs {required} parameters, more than the budget of {limit}",
@@ -351,12 +357,20 @@ class Code(StrEnum):
         "shape/zero-output-width",
         "{what}: the output width must be greater than zero",
     )
-    BIAS_RANK = "shape/bias-rank", "{what}: the bias must have rank one, got rank {actual}", "rank=actual"
+    BIAS_RANK = (
+        "shape/bias-rank",
+        "{what}: the bias must have rank one, got rank {actual}",
+        "rank=actual",
+    )
     BIAS_WIDTH_MISMATCH = (
         "shape/bias-width-mismatch",
         "{what}: the bias needs {expected} entries, got {actual}",
     )
-    INPUT_RANK = "shape/input-rank", "{what}: the input needs rank {expected}, got rank {actual}", "rank=actual"
+    INPUT_RANK = (
+        "shape/input-rank",
+        "{what}: the input needs rank {expected}, got rank {actual}",
+        "rank=actual",
+    )
     INPUT_WIDTH_MISMATCH = (
         "shape/input-width-mismatch",
         "{what}: the input needs {expected} features, got {actual}",
@@ -369,7 +383,11 @@ class Code(StrEnum):
         "shape/empty-feature-width",
         "{what}: the feature width must be greater than zero",
     )
-    GAIN_RANK = "shape/gain-rank", "{what}: the gain must have rank one, got shape {actual}", "shape=actual"
+    GAIN_RANK = (
+        "shape/gain-rank",
+        "{what}: the gain must have rank one, got shape {actual}",
+        "shape=actual",
+    )
     INPUT_RANK_ZERO = "shape/input-rank-zero", "{what}: the input needs a feature axis, got rank 0"
     ZERO_ENERGY_ROW = (
         "numeric/zero-energy-row",
@@ -391,13 +409,17 @@ class Code(StrEnum):
         "{what}: down must take the hidden width {expected}, it takes {actual}",
         "hidden=expected down=actual",
     )
-    QKV_INPUT_WIDTH_MISMATCH = (
-        "shape/qkv-input-width-mismatch",
+    PROJECTION_INPUT_WIDTH_MISMATCH = (
+        "shape/projection-input-width-mismatch",
         "{what}: query, key and value need one input width, got {expected} and {actual}",
+    )
+    PROJECTION_OUTPUT_WIDTH_MISMATCH = (
+        "shape/projection-output-width-mismatch",
+        "{what}: query, key and value need one output width, got {expected} and {actual}",
     )
     QKV_OUTPUT_WIDTH_MISMATCH = (
         "shape/qkv-output-width-mismatch",
-        "{what}: query, key and value need one output width, got {expected} and {actual}",
+        "{what}: the query width must be the model width {expected}, got {actual}",
     )
     OUTPUT_INPUT_WIDTH_MISMATCH = (
         "shape/output-input-width-mismatch",
@@ -407,8 +429,16 @@ class Code(StrEnum):
         "shape/output-width-mismatch",
         "{what}: the output projection must give width {expected}, it gives {actual}",
     )
-    SPLIT_RANK = "shape/split-rank", "{what}: heads are split from rank 3, got rank {actual}", "rank=actual"
-    MERGE_RANK = "shape/merge-rank", "{what}: heads are merged from rank 4, got rank {actual}", "rank=actual"
+    SPLIT_RANK = (
+        "shape/split-rank",
+        "{what}: heads are split from rank 3, got rank {actual}",
+        "rank=actual",
+    )
+    MERGE_RANK = (
+        "shape/merge-rank",
+        "{what}: heads are merged from rank 4, got rank {actual}",
+        "rank=actual",
+    )
     ZERO_HEAD_COUNT = "shape/zero-head-count", "{what}: the head count must be greater than zero"
     ZERO_HEAD_WIDTH = "shape/zero-head-width", "{what}: the head width must be greater than zero"
     WIDTH_NOT_DIVISIBLE = (
@@ -428,7 +458,10 @@ class Code(StrEnum):
         "shape/zero-position-capacity",
         "{what}: the position capacity must be greater than zero",
     )
-    INVALID_BASE = "numeric/invalid-base", "{what}: the base must be finite and above 0, got {value}"
+    INVALID_BASE = (
+        "numeric/invalid-base",
+        "{what}: the base must be finite and above 0, got {value}",
+    )
     NON_FINITE_TABLE_VALUE = (
         "numeric/non-finite-table-value",
         "{what}: the rotation of position {position}, pair {at} is {value}",
@@ -559,7 +592,11 @@ class Code(StrEnum):
     )
 
     # token batches, layouts, losses
-    TOKEN_RANK = "shape/token-rank", "{what} must have rank 2, got rank {actual}", "rank=actual"
+    TOKEN_RANK = (
+        "shape/token-rank",
+        "{what} must have rank {expected}, got rank {actual}",
+        "rank=actual",
+    )
     EMPTY_BATCH = "shape/empty-batch", "{what} needs at least one row"
     EMPTY_TOKENS = "shape/empty-tokens", "{what} needs at least one token per row"
     CONTEXT_LENGTH_EXCEEDED = (
@@ -730,6 +767,114 @@ class Code(StrEnum):
         "block head sharing or context window differs from backbone",
     )
 
+    # cache and session
+    ZERO_CACHE_BATCH = "shape/zero-cache-batch", "{what}: the batch must be greater than zero"
+    ZERO_CACHE_CAPACITY = (
+        "shape/zero-cache-capacity",
+        "{what}: the capacity must be greater than zero",
+    )
+    CACHE_CAPACITY_EXCEEDED = (
+        "capacity/cache-capacity-exceeded",
+        "{what}: a capacity of {required} is more than the {limit} positions of the rotary table",
+    )
+    CACHE_ROW_SHAPE = (
+        "shape/cache-row-shape",
+        "cache {what} row must have shape {expected}, got {actual}",
+    )
+    NON_FINITE_CACHE_ROW = (
+        "numeric/non-finite-cache-row",
+        "cache {what} row holds {value} at flat index {at}; every value must be finite",
+        "index=at",
+    )
+    MODEL_CONFIG_MISMATCH = (
+        "binding/model-config-mismatch",
+        "the cache was made for {expected}, not for {actual}",
+    )
+    MODEL_PARAMETER_COUNT_MISMATCH = (
+        "binding/model-parameter-count-mismatch",
+        "the cache is bound to {expected} parameters, the decoder has {actual}",
+    )
+    MODEL_PARAMETER_MISMATCH = (
+        "binding/model-parameter-mismatch",
+        "parameter {index} ({what}) of the decoder is not the node the cache is bound to",
+    )
+    MODEL_PARAMETER_REVISION_MISMATCH = (
+        "binding/model-parameter-revision-mismatch",
+        "parameter {index} ({what}) is at revision {actual}, the cache is bound to revision "
+        "{expected}",
+        "cache=expected model=actual",
+    )
+    CACHE_LAYER_COUNT_MISMATCH = (
+        "binding/cache-layer-count-mismatch",
+        "the decoder has {expected} blocks, the cache {actual} layers",
+    )
+    LAYER_LENGTH_INVARIANT = (
+        "binding/layer-length-invariant",
+        "{what} of the cache holds {actual} rows, the cache {expected}",
+    )
+    CACHE_LAYER_MISMATCH = (
+        "binding/cache-layer-mismatch",
+        "{what} of the cache does not fit its block: expected {expected}, got {actual}",
+    )
+    PREPARED_CACHE_CHANGED = (
+        "binding/prepared-cache-changed",
+        "{what} changed while a token was computed: expected {expected} rows, found {actual}",
+    )
+    WORK_OVERFLOW = (
+        "capacity/work-overflow",
+        "{what}: the counter {counter} would reach {required}, more than {limit}",
+    )
+    SESSION_CLOSED = (
+        "state/session-closed",
+        "the session is {actual}; open a new one over its cache",
+    )
+    EMPTY_PROMPT = "shape/empty-prompt", "a prompt needs at least one token"
+    PREFILL_REQUIRES_EMPTY = (
+        "state/prefill-requires-empty",
+        "prefill needs an empty cache, this one holds {actual} tokens",
+        "len=actual",
+    )
+    PROMPT_TOO_LONG = (
+        "capacity/prompt-too-long",
+        "the prompt has {required} tokens, the cache holds {limit}",
+        "tokens=required capacity=limit",
+    )
+    PROMPT_TOKEN_OUT_OF_BOUNDS = (
+        "index/prompt-token-out-of-bounds",
+        "prompt token {index} at position {at} is out of bounds for vocabulary size {bound}",
+        "position=at token_id=index vocabulary_size=bound",
+    )
+    EXTEND_REQUIRES_PREFILL = (
+        "state/extend-requires-prefill",
+        "extend needs a prefilled session, this one is {actual}",
+    )
+    EMPTY_EXTENSION = "shape/empty-extension", "an extension needs at least one token"
+    EXTENSION_TOO_LONG = (
+        "capacity/extension-too-long",
+        "the extension would make {required} tokens, the cache holds {limit}",
+        "tokens=required capacity=limit",
+    )
+    EXTENSION_TOKEN_OUT_OF_BOUNDS = (
+        "index/extension-token-out-of-bounds",
+        "extension token {index} at position {at} is out of bounds for vocabulary size {bound}",
+        "position=at token_id=index vocabulary_size=bound",
+    )
+    DECODE_REQUIRES_PREFILL = (
+        "state/decode-requires-prefill",
+        "decode needs a prefilled session, this one is {actual}",
+    )
+    DECODE_TOKEN_OUT_OF_BOUNDS = (
+        "index/decode-token-out-of-bounds",
+        "token {index} is out of bounds for vocabulary size {bound}",
+        "token_id=index vocabulary_size=bound",
+    )
+    FULL = "capacity/full", "the cache is full: {limit} tokens", "capacity=limit"
+    TRUNCATE_LENGTH_OUT_OF_RANGE = (
+        "index/truncate-length-out-of-range",
+        "truncate to {index} tokens is out of range, the session holds {bound}",
+        "length=index",
+    )
+
     # tokenizer
     UNKNOWN_MERGE_OPERAND = (
         "index/unknown-merge-operand",
@@ -745,8 +890,16 @@ class Code(StrEnum):
         "a document needs its two control tokens, got {actual} ids",
         "length=actual",
     )
-    EXPECTED_BOS = "index/expected-bos", "a document must begin with token 0, found {index}", "found=index"
-    EXPECTED_EOS = "index/expected-eos", "a document must end with token 1, found {index}", "found=index"
+    EXPECTED_BOS = (
+        "index/expected-bos",
+        "a document must begin with token 0, found {index}",
+        "found=index",
+    )
+    EXPECTED_EOS = (
+        "index/expected-eos",
+        "a document must end with token 1, found {index}",
+        "found=index",
+    )
     INTERIOR_CONTROL_TOKEN = (
         "index/interior-control-token",
         "document control token {index} is not allowed at position {at}",

@@ -1,0 +1,338 @@
+"""Heads, the scaled dot-product core, and multi-head causal attention."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from . import ops
+from .errors import Code, ShapeRefusal
+from .floats import Ids
+from .initial import SplitMix64, check_size
+from .layers import Linear
+from .names import check_distinct
+from .rope import RotaryTable
+from .tape import RECORDING, Context, Parameter, Tensor, constant
+
+if TYPE_CHECKING:
+    from .layout import SequenceLayout
+
+__all__ = ["Attention", "merge_heads", "scaled_dot_product", "split_heads"]
+
+
+PROJECTION_IN = Code.PROJECTION_INPUT_WIDTH_MISMATCH
+PROJECTION_OUT = Code.PROJECTION_OUTPUT_WIDTH_MISMATCH
+
+
+def split_heads(x: Tensor, heads: int, *, context: Context = RECORDING) -> Tensor:
+    """[B, T, D] -> [B, H, T, D / H].
+
+    Refuses: shape/split-rank, shape/zero-head-count, shape/zero-head-width,
+        shape/width-not-divisible
+    Source:  layers.md section 6
+    """
+    if len(x.shape) != 3:
+        raise ShapeRefusal(code=Code.SPLIT_RANK, what="heads", expected=3, actual=len(x.shape))
+    B, T, D = x.shape
+    heads = check_size(heads, what="heads")
+    if heads == 0:
+        raise ShapeRefusal(code=Code.ZERO_HEAD_COUNT, what="heads", expected=1, actual=0)
+    if D == 0:
+        raise ShapeRefusal(code=Code.ZERO_HEAD_WIDTH, what="heads", expected=1, actual=0)
+    if D % heads:
+        raise ShapeRefusal(code=Code.WIDTH_NOT_DIVISIBLE, what="heads", expected=heads, actual=D)
+    split = context.apply(ops.reshape, x, shape=(B, T, heads, D // heads))
+    return context.apply(ops.transpose, split, axes=(1, 2))
+
+
+def merge_heads(x: Tensor, *, context: Context = RECORDING) -> Tensor:
+    """[B, H, T, d_h] -> [B, T, H * d_h], the exact inverse of `split_heads`.
+
+    Refuses: shape/merge-rank, shape/zero-head-count, shape/zero-head-width,
+        capacity/size-overflow
+    Source:  layers.md section 6
+    """
+    if len(x.shape) != 4:
+        raise ShapeRefusal(code=Code.MERGE_RANK, what="heads", expected=4, actual=len(x.shape))
+    B, H, T, d_h = x.shape
+    if H == 0:
+        raise ShapeRefusal(code=Code.ZERO_HEAD_COUNT, what="heads", expected=1, actual=0)
+    if d_h == 0:
+        raise ShapeRefusal(code=Code.ZERO_HEAD_WIDTH, what="heads", expected=1, actual=0)
+    rows = context.apply(ops.transpose, x, axes=(1, 2))
+    return context.apply(ops.reshape, rows, shape=(B, T, H * d_h))
+
+
+def scaled_dot_product(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    range_starts: Ids | None = None,
+    lengths: Ids | None = None,
+    context: Context = RECORDING,
+) -> dict[str, Tensor]:
+    """Causal attention per lane: softmax(query key^T / sqrt(d_h)) value.
+
+    query, key: [N, T, d_h]; value: [N, T, d_v]; range_starts: [N, T]; lengths: [N]
+    Returns: scores (before softmax), probabilities, mix
+    Refuses: shape/attention-rank (query, key, value), shape/attention-batch-mismatch,
+        shape/attention-token-mismatch, shape/empty-tokens, shape/zero-query-width,
+        shape/zero-key-width, shape/attention-width-mismatch, shape/zero-value-width
+    Source:  numerics.md section 12, layers.md section 8
+    """
+    _check_core(query, key, value)
+    key_columns = context.apply(ops.transpose, key, axes=(1, 2))
+    raw = context.apply(ops.matmul, query, key_columns)
+    scale = constant(1.0 / math.sqrt(float(query.shape[2])))
+    scores = context.apply(ops.mul, raw, scale)
+    probabilities = context.apply(
+        ops.causal_softmax, scores, range_starts=range_starts, lengths=lengths
+    )
+    mix = context.apply(ops.matmul, probabilities, value)
+    return {"scores": scores, "probabilities": probabilities, "mix": mix}
+
+
+def _check_core(query: Tensor, key: Tensor, value: Tensor) -> None:
+    operands = {"query": query, "key": key, "value": value}
+    for name, operand in operands.items():
+        if len(operand.shape) != 3:
+            raise ShapeRefusal(
+                code=Code.ATTENTION_RANK, what=name, expected=3, actual=len(operand.shape)
+            )
+    for axis, code in enumerate((Code.ATTENTION_BATCH_MISMATCH, Code.ATTENTION_TOKEN_MISMATCH)):
+        for other in (key, value):
+            if other.shape[axis] != query.shape[axis]:
+                raise ShapeRefusal(
+                    code=code,
+                    what="attention",
+                    expected=query.shape[axis],
+                    actual=other.shape[axis],
+                )
+    if query.shape[1] == 0:
+        raise ShapeRefusal(code=Code.EMPTY_TOKENS, what="attention", expected=1, actual=0)
+    if query.shape[2] == 0:
+        raise ShapeRefusal(code=Code.ZERO_QUERY_WIDTH, what="attention", expected=1, actual=0)
+    if key.shape[2] == 0:
+        raise ShapeRefusal(code=Code.ZERO_KEY_WIDTH, what="attention", expected=1, actual=0)
+    if query.shape[2] != key.shape[2]:
+        raise ShapeRefusal(
+            code=Code.ATTENTION_WIDTH_MISMATCH,
+            what="attention",
+            expected=query.shape[2],
+            actual=key.shape[2],
+        )
+    if value.shape[2] == 0:
+        raise ShapeRefusal(code=Code.ZERO_VALUE_WIDTH, what="attention", expected=1, actual=0)
+
+
+def check_head_sizes(D: int, heads: int, *, what: str) -> int:
+    """The head width D / H.
+
+    Refuses: shape/zero-model-width, shape/zero-head-count, shape/model-width-not-divisible,
+        shape/odd-head-width
+    Source:  layers.md section 9
+    """
+    if D == 0:
+        raise ShapeRefusal(code=Code.ZERO_MODEL_WIDTH, what=what, expected=1, actual=0)
+    if heads == 0:
+        raise ShapeRefusal(code=Code.ZERO_HEAD_COUNT, what=what, expected=1, actual=0)
+    if D % heads:
+        raise ShapeRefusal(code=Code.MODEL_WIDTH_NOT_DIVISIBLE, what=what, expected=heads, actual=D)
+    if D // heads % 2:
+        raise ShapeRefusal(code=Code.ODD_HEAD_WIDTH, what=what, expected="even", actual=D // heads)
+    return D // heads
+
+
+class Attention:
+    """Multi-head causal attention with rotated queries and keys.
+
+    Refuses: Linear's (query, key, value), shape/projection-input-width-mismatch,
+        shape/projection-output-width-mismatch, Linear's (output), `check_head_sizes` (D from
+        the query weight), shape/qkv-output-width-mismatch, shape/output-input-width-mismatch,
+        shape/output-width-mismatch, record/duplicate-parameter-name, the rotary table's
+    Source:  numerics.md section 12, layers.md sections 5 and 9
+    """
+
+    __slots__ = ("heads", "key", "output", "query", "rotation", "value")
+
+    def __init__(
+        self,
+        query: Linear,
+        key: Linear,
+        value: Linear,
+        output: Linear,
+        *,
+        heads: int,
+        rotation: RotaryTable,
+    ) -> None:
+        self.query, self.key, self.value, self.output = query, key, value, output
+        self.heads = heads
+        self.rotation = rotation
+
+    @classmethod
+    def from_parameters(
+        cls,
+        query: Parameter,
+        key: Parameter,
+        value: Parameter,
+        output: Parameter,
+        *,
+        heads: int,
+        max_positions: int,
+        rope_base: float,
+    ) -> Attention:
+        """Attention over existing matrices; the same nodes. Refuses: as the class."""
+        q, k, v = (Linear.from_parameters(p) for p in (query, key, value))
+        for layer in (k, v):
+            _check_equal(PROJECTION_IN, layer, q.input_width, layer.input_width)
+        for layer in (k, v):
+            _check_equal(PROJECTION_OUT, layer, q.output_width, layer.output_width)
+        o = Linear.from_parameters(output)
+        D = q.input_width
+        heads = check_size(heads, what="heads")
+        d_h = check_head_sizes(D, heads, what="attention")
+        _check_equal(Code.QKV_OUTPUT_WIDTH_MISMATCH, q, D, q.output_width)
+        _check_equal(Code.OUTPUT_INPUT_WIDTH_MISMATCH, o, q.output_width, o.input_width)
+        _check_equal(Code.OUTPUT_WIDTH_MISMATCH, o, D, o.output_width)
+        check_distinct([p.name for p in (query, key, value, output)])
+        rotation = RotaryTable(d_h, max_positions, rope_base)
+        return cls(q, k, v, o, heads=heads, rotation=rotation)
+
+    @classmethod
+    def new(
+        cls,
+        prefix: str,
+        D: int,
+        heads: int,
+        max_positions: int,
+        rope_base: float,
+        rng: SplitMix64,
+        *,
+        rotation: RotaryTable | None = None,
+    ) -> Attention:
+        """Drawn query, key, value, output [D, D]; `rotation` may hand over a table's values.
+
+        Refuses: `check_head_sizes`, the rotary table's, then Linear.new's; keeps `rng` then
+        """
+        D, heads = check_size(D, what="model width"), check_size(heads, what="heads")
+        d_h = check_head_sizes(D, heads, what=prefix)
+        if rotation is None:
+            rotation = RotaryTable(d_h, max_positions, rope_base)
+        draft = rng.copy()
+        q, k, v, o = (
+            Linear.new(f"{prefix}.{role}", D, D, False, draft)
+            for role in ("query", "key", "value", "output")
+        )
+        rng.state = draft.state
+        return cls(q, k, v, o, heads=heads, rotation=rotation)
+
+    @property
+    def model_width(self) -> int:
+        """Residual features D."""
+        return self.query.input_width
+
+    @property
+    def head_width(self) -> int:
+        """Features per head, d_h."""
+        return self.rotation.width
+
+    @property
+    def kv_heads(self) -> int:
+        """Key/value heads; here always the query heads."""
+        return self.heads
+
+    @property
+    def context_window(self) -> None:
+        """None: every query reads its whole prefix."""
+        return None
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Query, key, value, output."""
+        layers = (self.query, self.key, self.value, self.output)
+        return tuple(p for layer in layers for p in layer.parameters)
+
+    def forward(self, x: Tensor, offset: int = 0, *, context: Context = RECORDING) -> Tensor:
+        """x: [B, T, D], token t at position offset + t. Returns: [B, T, D].
+
+        Refuses: shape/input-rank, shape/input-width-mismatch, shape/empty-tokens,
+            capacity/position-offset-overflow, capacity/position-range-exceeded
+        """
+        return self.inspect(x, offset, context=context)["output"]
+
+    def inspect(
+        self,
+        x: Tensor,
+        offset: int = 0,
+        *,
+        layout: SequenceLayout | None = None,
+        context: Context = RECORDING,
+    ) -> dict[str, Tensor]:
+        """`forward` with its steps: query, key, value, scores, probabilities, mix, output.
+
+        A layout gives every cell its own position and key range; its positions are below
+        the capacity (the prepared input has checked them).
+        """
+        self._check_input(x)
+        if layout is None:
+            self.rotation.check_range(offset, x.shape[1], what=self._what)
+        query, key, value = self.heads_of(x, context=context)
+        if layout is None:
+            query = self.rotation.rotate(query, offset, context=context)
+            key = self.rotation.rotate(key, offset, context=context)
+        else:
+            query = self.rotation.rotate_at(query, layout.positions, context=context)
+            key = self.rotation.rotate_at(key, layout.positions, context=context)
+        return self._attend(query, key, value, layout, context)
+
+    @property
+    def _what(self) -> str:
+        return self.query.weight.name.removesuffix(".query.weight")
+
+    def _check_input(self, x: Tensor) -> None:
+        if len(x.shape) != 3:
+            raise ShapeRefusal(
+                code=Code.INPUT_RANK, what=self._what, expected=3, actual=len(x.shape)
+            )
+        if x.shape[2] != self.model_width:
+            raise ShapeRefusal(
+                code=Code.INPUT_WIDTH_MISMATCH,
+                what=self._what,
+                expected=self.model_width,
+                actual=x.shape[2],
+            )
+        if x.shape[1] == 0:
+            raise ShapeRefusal(code=Code.EMPTY_TOKENS, what=self._what, expected=1, actual=0)
+
+    def heads_of(self, x: Tensor, *, context: Context) -> tuple[Tensor, Tensor, Tensor]:
+        """Query, key and value [B, H, T, d_h], projected in this order."""
+        projected = [
+            layer.forward(x, context=context) for layer in (self.query, self.key, self.value)
+        ]
+        query, key, value = (split_heads(p, self.heads, context=context) for p in projected)
+        return query, key, value
+
+    def _attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        layout: SequenceLayout | None,
+        context: Context,
+    ) -> dict[str, Tensor]:
+        B, H, T, d_h = query.shape
+        lanes = [
+            context.apply(ops.reshape, heads, shape=(B * H, T, d_h))
+            for heads in (query, key, value)
+        ]
+        starts, lengths = (None, None) if layout is None else layout.lanes(H)
+        core = scaled_dot_product(*lanes, range_starts=starts, lengths=lengths, context=context)
+        mix = context.apply(ops.reshape, core["mix"], shape=(B, H, T, d_h))
+        output = self.output.forward(merge_heads(mix, context=context), context=context)
+        return {"query": query, "key": key, "value": value, **core, "mix": mix, "output": output}
+
+
+def _check_equal(code: Code, layer: Linear, expected: int, actual: int) -> None:
+    if expected != actual:
+        raise ShapeRefusal(code=code, what=layer.weight.name, expected=expected, actual=actual)

@@ -1,0 +1,266 @@
+"""One reverse pass over a graph: everything is checked and computed before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from .arrays import as_values, first_non_finite
+from .errors import BindingRefusal, Code, NumericRefusal, ShapeRefusal, StateRefusal
+from .floats import Array
+from .trace import TraceEdge, TraceNode
+
+if TYPE_CHECKING:
+    from .tape import Parameter, Tensor
+
+__all__ = ["ReversePass", "pull_back", "topology"]
+
+
+def topology(output: Tensor) -> list[Tensor]:
+    """Depth-first post-order, parents in operand order, every node once."""
+    order: list[Tensor] = []
+    seen = {id(output)}
+    stack = [(output, iter(output._parents))]
+    while stack:
+        node, parents = stack[-1]
+        for parent in parents:
+            if id(parent) not in seen:
+                seen.add(id(parent))
+                stack.append((parent, iter(parent._parents)))
+                break
+        else:
+            order.append(node)
+            stack.pop()
+    return order
+
+
+class ReversePass:
+    """One reverse pass: everything is checked and computed here, and written by `commit`."""
+
+    def __init__(self, output: Tensor, seed: object, edges: list[TraceEdge] | None = None) -> None:
+        _check_output(output, seed)
+        self.topology = topology(output)
+        for node in self.topology:
+            if node._released:
+                raise _graph_released(node)
+        self.seed = _checked_seed(output, seed)
+        self._index = {id(node): i for i, node in enumerate(self.topology)}
+        self._check_revisions()
+        self.adjoints: dict[int, Array] = {id(output): self.seed}
+        self._edges = edges
+        self._walk()
+        self._gradients = self._accumulated()
+
+    def _check_revisions(self) -> None:
+        """Refuses: binding/stale-operand-value (nodes from last to first, operands ascending)"""
+        for node in reversed(self.topology):
+            for operand, parent in enumerate(node._parents):
+                recorded = node._read_revisions[operand]
+                if parent._revision != recorded:
+                    raise BindingRefusal(
+                        code=Code.STALE_OPERAND_VALUE,
+                        what=node.op,
+                        expected=recorded,
+                        actual=parent._revision,
+                        details={
+                            "child": self._index[id(node)],
+                            "parent": self._index[id(parent)],
+                            "operand": operand,
+                        },
+                    )
+
+    def _walk(self) -> None:
+        for reverse_index, child in enumerate(reversed(self.topology)):
+            upstream = self.adjoints.get(id(child))
+            if upstream is None or not child._parents:
+                continue
+            for operand, contribution in enumerate(child._vjp(upstream)):
+                parent = child._parents[operand]
+                self._check_contribution(contribution, child, parent, operand)
+                before = self.adjoints.get(id(parent)) if parent.tracked else None
+                if parent.tracked:
+                    self._deliver(contribution, parent)
+                if self._edges is not None:
+                    self._edges.append(
+                        TraceEdge(
+                            reverse_index=reverse_index,
+                            child=self._index[id(child)],
+                            parent=self._index[id(parent)],
+                            operand=operand,
+                            saved=_evidence(child, operand),
+                            upstream=upstream.copy(),
+                            contribution=contribution.copy(),
+                            parent_tracked=parent.tracked,
+                            adjoint_before=_before(before, parent),
+                            adjoint_after=(
+                                self.adjoints[id(parent)].copy() if parent.tracked else None
+                            ),
+                        )
+                    )
+
+    def _check_contribution(
+        self, contribution: Array, child: Tensor, parent: Tensor, operand: int
+    ) -> None:
+        bad = first_non_finite(contribution)
+        if bad is not None:
+            raise NumericRefusal(
+                code=Code.NON_FINITE_VJP,
+                what=child.op,
+                at=bad[0],
+                value=bad[1],
+                details={
+                    "child": self._index[id(child)],
+                    "parent": self._index[id(parent)],
+                    "operand": operand,
+                },
+            )
+
+    def _deliver(self, contribution: Array, parent: Tensor) -> None:
+        """next = previous + contribution, with +0.0 before the first arrival."""
+        previous = self.adjoints.get(id(parent))
+        if previous is None:
+            self.adjoints[id(parent)] = np.asarray(contribution + 0.0)
+            return
+        after = np.asarray(_plus(previous, contribution))
+        bad = first_non_finite(after)
+        if bad is not None:
+            raise NumericRefusal(
+                code=Code.NON_FINITE_PASS_ADJOINT,
+                what=parent.op,
+                at=bad[0],
+                value=bad[1],
+                details={
+                    "node": self._index[id(parent)],
+                    "previous": float(previous.reshape(-1)[bad[0]]),
+                    "contribution": float(contribution.reshape(-1)[bad[0]]),
+                },
+            )
+        self.adjoints[id(parent)] = after
+
+    def _accumulated(self) -> list[tuple[Parameter, Array]]:
+        """Every parameter in topology order with its prospective gradient."""
+        prospective = []
+        for index, leaf in enumerate(self.topology):
+            if not leaf.is_parameter:
+                continue
+            node = cast("Parameter", leaf)
+            adjoint = self.adjoints.get(id(node))
+            after = node._gradient if adjoint is None else _plus(node._gradient, adjoint)
+            bad = first_non_finite(np.asarray(after))
+            if bad is not None and adjoint is not None:
+                raise NumericRefusal(
+                    code=Code.NON_FINITE_ACCUMULATED_GRADIENT,
+                    what=node.name,
+                    at=bad[0],
+                    value=bad[1],
+                    details={
+                        "node": index,
+                        "stored": float(node._gradient.reshape(-1)[bad[0]]),
+                        "pass_adjoint": float(adjoint.reshape(-1)[bad[0]]),
+                    },
+                )
+            prospective.append((node, np.asarray(after)))
+        return prospective
+
+    def commit(self) -> None:
+        """Write every gradient. Refuses: state/gradient-borrowed, and then writes none"""
+        for parameter, _ in self._gradients:
+            parameter.check_gradient_free()
+        for parameter, gradient in self._gradients:
+            parameter.commit_gradient(gradient)
+
+    def described(self) -> tuple[TraceNode, ...]:
+        """The nodes in topology order, as a trace shows them."""
+        return tuple(
+            TraceNode(
+                index=index,
+                op=node.op,
+                shape=node.shape,
+                tracked=node.tracked,
+                parameter=cast("Parameter", node).name if node.is_parameter else None,
+                adjoint=_copied(self.adjoints.get(id(node))),
+                gradient=cast("Parameter", node).gradient if node.is_parameter else None,
+            )
+            for index, node in enumerate(self.topology)
+        )
+
+
+def pull_back(output: Tensor, upstream: Array, sources: Sequence[Tensor]) -> tuple[Array, ...]:
+    """The adjoints of `sources` in one local pass from +0.0 that writes no gradient.
+
+    Refuses: as `Tensor.backward` up to its commit
+    """
+    done = ReversePass(output, upstream)
+    return tuple(
+        np.zeros(source.shape) if adjoint is None else adjoint
+        for source, adjoint in ((s, done.adjoints.get(id(s))) for s in sources)
+    )
+
+
+def _copied(array: Array | None) -> Array | None:
+    return None if array is None else array.copy()
+
+
+def _before(before: Array | None, parent: Tensor) -> Array | None:
+    """The adjoint a tracked parent had: zeros before the first arrival."""
+    if not parent.tracked:
+        return None
+    return np.zeros(parent.shape) if before is None else before.copy()
+
+
+def _evidence(child: Tensor, operand: int) -> Mapping[str, object]:
+    saved = getattr(child._vjp, "saved", ())
+    return dict(saved[operand]) if operand < len(saved) else {}
+
+
+def _plus(left: Array, right: Array) -> Array:
+    with np.errstate(all="ignore"):
+        return left + right
+
+
+def _graph_released(node: Tensor) -> StateRefusal:
+    return StateRefusal(
+        code=Code.GRAPH_RELEASED,
+        what=node.op,
+        expected="a live graph",
+        actual="released",
+        details={"op": node.op},
+    )
+
+
+def _check_output(output: Tensor, seed: object) -> None:
+    """Refuses: state/graph-released, state/untracked-output, shape/seed-shape-mismatch"""
+    if output._released:
+        raise _graph_released(output)
+    if not output.tracked:
+        raise StateRefusal(
+            code=Code.UNTRACKED_OUTPUT,
+            what=output.op,
+            expected="tracked",
+            actual="untracked",
+            details={"op": output.op},
+        )
+    if seed is None and output.shape != ():
+        raise ShapeRefusal(
+            code=Code.SEED_SHAPE_MISMATCH, what=output.op, expected=output.shape, actual=()
+        )
+
+
+def _checked_seed(output: Tensor, seed: object) -> Array:
+    """Refuses: numeric/not-real, shape/seed-shape-mismatch, numeric/non-finite-seed"""
+    if seed is None:
+        return np.ones(())
+    values = as_values(seed, what="seed")
+    if values.shape != output.shape:
+        raise ShapeRefusal(
+            code=Code.SEED_SHAPE_MISMATCH,
+            what=output.op,
+            expected=output.shape,
+            actual=values.shape,
+        )
+    bad = first_non_finite(values)
+    if bad is not None:
+        raise NumericRefusal(code=Code.NON_FINITE_SEED, what="seed", at=bad[0], value=bad[1])
+    return values

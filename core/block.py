@@ -1,0 +1,164 @@
+"""One decoder block: norm, attention, residual, norm, SwiGLU, residual."""
+
+from __future__ import annotations
+
+from .attention import Attention
+from .config import DecoderBlockConfig
+from .errors import Code, ShapeRefusal, SupportRefusal
+from .initial import SplitMix64
+from .layers import Linear, RmsNorm, SwiGlu, add_residual
+from .layout import SequenceLayout
+from .names import check_distinct
+from .rope import RotaryTable
+from .tape import RECORDING, Context, Parameter, Tensor
+
+__all__ = ["DecoderBlock"]
+
+
+class DecoderBlock:
+    """a = x + attention(norm(x)); out = a + ffn(norm(a)).
+
+    Refuses: shape/component-width-mismatch (attention norm, feed-forward norm, feed-forward
+        input, feed-forward output), record/duplicate-parameter-name
+    Source:  numerics.md section 13, layers.md section 10
+    """
+
+    __slots__ = ("attention", "attention_norm", "ffn", "ffn_norm")
+
+    def __init__(
+        self, attention_norm: RmsNorm, attention: Attention, ffn_norm: RmsNorm, ffn: SwiGlu
+    ) -> None:
+        widths = {
+            "attention norm": attention_norm.width,
+            "feed-forward norm": ffn_norm.width,
+            "feed-forward input": ffn.gate.input_width,
+            "feed-forward output": ffn.down.output_width,
+        }
+        for component, width in widths.items():
+            if width != attention.model_width:
+                raise ShapeRefusal(
+                    code=Code.COMPONENT_WIDTH_MISMATCH,
+                    what=component,
+                    expected=attention.model_width,
+                    actual=width,
+                    details={"component": component},
+                )
+        self.attention_norm, self.attention = attention_norm, attention
+        self.ffn_norm, self.ffn = ffn_norm, ffn
+        check_distinct([p.name for p in self.parameters])
+
+    @classmethod
+    def new(
+        cls,
+        prefix: str,
+        config: DecoderBlockConfig,
+        rng: SplitMix64,
+        *,
+        rotation: RotaryTable | None = None,
+    ) -> DecoderBlock:
+        """A drawn block. Refuses: support/grouped-heads, support/context-window, its parts'"""
+        check_executable(config)
+        D, epsilon = config.model_width, config.rms_epsilon
+        draft = rng.copy()
+        attention_norm = RmsNorm.new(f"{prefix}.attention_norm.gain", D, epsilon)
+        ffn_norm = RmsNorm.new(f"{prefix}.ffn_norm.gain", D, epsilon)
+        attention = Attention.new(
+            f"{prefix}.attention",
+            D,
+            config.heads,
+            config.max_positions,
+            config.rope_base,
+            draft,
+            rotation=rotation,
+        )
+        ffn = SwiGlu.new(f"{prefix}.ffn", D, config.feed_forward_width, D, draft)
+        block = cls(attention_norm, attention, ffn_norm, ffn)
+        rng.state = draft.state
+        return block
+
+    @classmethod
+    def from_parameters(
+        cls, config: DecoderBlockConfig, parameters: list[Parameter]
+    ) -> DecoderBlock:
+        """A block over nine existing parameters in block order; the same nodes.
+
+        Refuses: support/grouped-heads, support/context-window, its parts' in block order
+        """
+        check_executable(config)
+        norm, query, key, value, output, ffn_norm, gate, up, down = parameters
+        attention_norm = RmsNorm.from_gain(norm, config.rms_epsilon)
+        attention = Attention.from_parameters(
+            query,
+            key,
+            value,
+            output,
+            heads=config.heads,
+            max_positions=config.max_positions,
+            rope_base=config.rope_base,
+        )
+        return cls(
+            attention_norm,
+            attention,
+            RmsNorm.from_gain(ffn_norm, config.rms_epsilon),
+            SwiGlu(*[Linear.from_parameters(p) for p in (gate, up, down)]),
+        )
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The nine parameters in block order."""
+        return (
+            self.attention_norm.gain,
+            *self.attention.parameters,
+            self.ffn_norm.gain,
+            *self.ffn.parameters,
+        )
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        layout: SequenceLayout | None = None,
+        context: Context = RECORDING,
+    ) -> Tensor:
+        """x: [B, T, D]. Returns: [B, T, D]. Refuses: as its parts, in data-flow order"""
+        return self.inspect(x, layout=layout, context=context)["output"]
+
+    def inspect(
+        self, x: Tensor, *, layout: SequenceLayout | None = None, context: Context = RECORDING
+    ) -> dict[str, Tensor]:
+        """`forward` with what lies between: the attention's steps and both residual sums."""
+        normed = self.attention_norm.forward(x, context=context)
+        steps = self.attention.inspect(normed, layout=layout, context=context)
+        return {**steps, **self.after_attention(x, steps["output"], context=context)}
+
+    def after_attention(
+        self, x: Tensor, attended: Tensor, *, context: Context
+    ) -> dict[str, Tensor]:
+        """The residual sums around a finished attention: attention_residual, output."""
+        residual = add_residual(x, attended, context=context, what="attention residual")
+        return {
+            "attention_residual": residual,
+            "output": self.feed_forward(residual, context=context),
+        }
+
+    def feed_forward(self, residual: Tensor, *, context: Context) -> Tensor:
+        """residual + ffn(norm(residual))."""
+        normed = self.ffn_norm.forward(residual, context=context)
+        branch = self.ffn.forward(normed, context=context)
+        return add_residual(residual, branch, context=context, what="feed-forward residual")
+
+
+def check_executable(config: DecoderBlockConfig) -> None:
+    """Refuses: support/grouped-heads, support/context-window"""
+    if config.kv_heads != config.heads:
+        raise SupportRefusal(
+            code=Code.GROUPED_HEADS,
+            what="config.kv_heads",
+            feature=f"{config.kv_heads} key/value heads under {config.heads} query heads",
+        )
+    if config.context_window is not None:
+        raise SupportRefusal(
+            code=Code.CONTEXT_WINDOW,
+            what="config.context_window",
+            feature=f"a context window of {config.context_window}",
+        )

@@ -1,0 +1,48 @@
+"""Activation checkpoint: one node per block, whose vjp runs the block again."""
+
+from __future__ import annotations
+
+from .backward import pull_back
+from .block import DecoderBlock
+from .errors import Code, Refusal, StateRefusal
+from .floats import Array
+from .layout import SequenceLayout
+from .tape import NO_GRAD, RECORDING, Context, Parameter, Tensor, constant
+from .vjp import Result, Vjp
+
+__all__ = ["checkpoint"]
+
+
+def checkpoint(
+    block: DecoderBlock, boundary: Tensor, *, layout: SequenceLayout, context: Context, layer: int
+) -> Tensor:
+    """The block's output from its boundary, keeping nothing that lies between.
+
+    Parents: the boundary, then the block's nine parameters. Backward runs the block once more
+    from the boundary and applies the upstream there; every block parameter is used once per
+    block, so the bits are those of the retained path.
+
+    Refuses: the block's; in backward state/checkpoint-refused where the block refuses again
+    Source:  numerics_vjp.md section 6
+    """
+
+    def rule(upstream: Array) -> tuple[Array, ...]:
+        leaf = Parameter("boundary", boundary.value)
+        try:
+            output = block.forward(leaf, layout=layout, context=RECORDING)
+            return pull_back(output, upstream, [leaf, *block.parameters])
+        except Refusal as cause:
+            raise StateRefusal(
+                code=Code.CHECKPOINT_REFUSED,
+                what=f"blocks.{layer}",
+                expected="the forward's values",
+                actual=str(cause.code),
+                details={"cause": str(cause)},
+            ) from cause
+
+    def run(x: Array, *_: Array) -> Result:
+        output = block.forward(constant(x), layout=layout, context=NO_GRAD)
+        return output.value.copy(), Vjp(rule, {"layer": layer})
+
+    run.op_name = "checkpoint"  # type: ignore[attr-defined]
+    return context.apply(run, boundary, *block.parameters)

@@ -1,0 +1,145 @@
+"""One new row through the blocks against cached rows, without a tape and without writing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from . import floats
+from .arrays import first_non_finite
+from .attention import Attention, split_heads
+from .backbone import DecoderBackbone
+from .block import DecoderBlock
+from .cache import LayerCache, Ticket
+from .errors import BindingRefusal, Code, NumericRefusal
+from .floats import Array
+from .prepared import PreparedDecoderInput
+from .softmax import RowStatistics
+from .tape import NO_GRAD, Tensor, constant
+
+__all__ = ["CACHED_ORDER", "run_cached"]
+
+# What cached execution checks after the eight reasons (cache.md section 5, step 2).
+CACHED_ORDER = (
+    Code.PREPARED_CACHED_MODE,
+    Code.PREPARED_CACHE_PREFIX,
+    Code.PREPARED_CACHE_BINDING,
+)
+
+
+def run_cached(
+    backbone: DecoderBackbone,
+    prepared: PreparedDecoderInput,
+    layers: Sequence[LayerCache],
+    prefix: int,
+) -> tuple[Tensor, list[Ticket]]:
+    """Hidden [1, 1, D] of the row at position `prefix`, and one unwritten ticket per layer.
+
+    Refuses: `PREPARED_ORDER`, `CACHED_ORDER`, then the layers' in data-flow order
+    Source:  cache.md section 5, numerics.md section 14
+    """
+    tickets: list[Ticket] = []
+
+    def stage(layer: int, block: DecoderBlock, x: Tensor) -> Tensor:
+        normed = block.attention_norm.forward(x, context=NO_GRAD)
+        attended, ticket = _attend(block.attention, normed, layers[layer], prefix, layer)
+        tickets.append(ticket)
+        return block.after_attention(x, attended, context=NO_GRAD)["output"]
+
+    with prepared.reading(backbone):
+        _check_cached(backbone, prepared, layers, prefix)
+        boundaries = backbone.run_blocks(prepared.embeddings, stage)
+        return backbone.final_norm.forward(boundaries[-1], context=NO_GRAD), tickets
+
+
+def _check_cached(
+    backbone: DecoderBackbone,
+    prepared: PreparedDecoderInput,
+    layers: Sequence[LayerCache],
+    prefix: int,
+) -> None:
+    """Refuses: `CACHED_ORDER`; both checks of one layer before the next layer"""
+    layout = prepared.layout
+    facts = (
+        prepared.context.recording,
+        layout.shape,
+        layout.lengths.tolist(),
+        layout.range_starts.tolist(),
+        layout.positions.tolist(),
+        len(layers),
+    )
+    wanted = (False, (1, 1), [1], [[0]], [[prefix]], len(backbone.blocks))
+    if facts != wanted:
+        raise BindingRefusal(
+            code=Code.PREPARED_CACHED_MODE, what="cached input", expected=wanted, actual=facts
+        )
+    for index, (layer, block) in enumerate(zip(layers, backbone.blocks, strict=True)):
+        expected = (prefix, 1, backbone.config.max_positions)
+        actual = (layer.length, layer.batch, layer.capacity)
+        if actual != expected:
+            raise BindingRefusal(
+                code=Code.PREPARED_CACHE_PREFIX,
+                what=f"blocks.{index}",
+                expected=expected,
+                actual=actual,
+                details={"layer": index},
+            )
+        differing = layer.binds(block.attention)
+        if differing is not None:
+            raise BindingRefusal(
+                code=Code.PREPARED_CACHE_BINDING,
+                what=f"blocks.{index}",
+                expected=differing[0],
+                actual=differing[1],
+                details={"layer": index},
+            )
+
+
+def _attend(
+    attention: Attention, normed: Tensor, cache: LayerCache, position: int, layer: int
+) -> tuple[Tensor, Ticket]:
+    """The attention output [1, 1, D] of one row, and the ticket that would append its rows."""
+    rows = [
+        split_heads(projection.forward(normed, context=NO_GRAD), attention.heads, context=NO_GRAD)
+        for projection in (attention.query, attention.key, attention.value)
+    ]
+    rows[:2] = [attention.rotation.rotate(row, position, context=NO_GRAD) for row in rows[:2]]
+    query, key, value = (row.value[0, :, 0] for row in rows)  # each [H, d_h]
+    mix, score_values = _mix(query, key, value, cache, layer)
+    ticket = cache.ticket(key, value, score_values)
+    merged = constant(mix.reshape(1, 1, attention.model_width))
+    return attention.output.forward(merged, context=NO_GRAD), ticket
+
+
+def _mix(
+    query: Array, key: Array, value: Array, cache: LayerCache, layer: int
+) -> tuple[Array, int]:
+    """softmax(scores) values per head over the cached rows, the new row last."""
+    key_columns, value_rows = cache.prefix()
+    what = f"blocks.{layer}.attention"
+    with np.errstate(all="ignore"):
+        raw = np.empty((len(query), cache.length + 1))
+        raw[:, :-1] = floats.contract_steps(query[:, None], key_columns)[:, 0]
+        raw[:, -1:] = floats.contract_steps(query[:, None], key[:, :, None])[:, 0]
+        _check_finite(raw, "matmul", f"{what}.scores")
+        scores = raw * (1.0 / math.sqrt(float(query.shape[1])))
+        probabilities = RowStatistics(scores).probabilities()
+        mix = floats.weighted_rows(probabilities[:, :-1], value_rows)
+        mix += probabilities[:, -1:] * value
+    _check_finite(mix, "matmul", f"{what}.mix")
+    return mix, raw.size
+
+
+def _check_finite(values: Array, op: str, what: str) -> None:
+    """Refuses: numeric/non-finite-forward"""
+    bad = first_non_finite(values)
+    if bad is not None:
+        raise NumericRefusal(
+            code=Code.NON_FINITE_FORWARD,
+            what=what,
+            at=bad[0],
+            value=bad[1],
+            details={"op": op},
+        )

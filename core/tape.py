@@ -1,0 +1,376 @@
+"""Nodes, contexts and the reverse pass: the tape runs any operation and knows none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from .arrays import as_values, first_non_finite, sealed
+from .backward import ReversePass, topology
+from .errors import Code, NumericRefusal, RecordRefusal, ShapeRefusal, StateRefusal
+from .floats import Array
+from .names import check_name
+from .trace import Trace, TraceEdge
+
+__all__ = ["NO_GRAD", "RECORDING", "Binding", "Context", "Parameter", "Tensor", "constant"]
+
+Operation: TypeAlias = Callable[..., tuple[Array, Any]]
+
+
+class _Releases:
+    """How many graphs were released so far.
+
+    A node that was found free of released ancestors at the present count need not be walked
+    again, so the check costs one comparison per operand while nothing is released.
+    """
+
+    count = 0
+
+
+class Tensor:
+    """A value on the tape: a leaf, or the result of one operation.
+
+    A handle is the node itself; equal values never make two nodes the same.
+    Source: tape.md section 1
+    """
+
+    is_parameter = False
+
+    __slots__ = (
+        "__weakref__",
+        "_checked_at",
+        "_parents",
+        "_read_revisions",
+        "_released",
+        "_revision",
+        "_value",
+        "_vjp",
+        "op",
+        "tracked",
+    )
+
+    def __init__(self, value: Array, op: str, *, tracked: bool = False) -> None:
+        self._value: Array = sealed(value)
+        self.op = op
+        self.tracked = tracked
+        self._parents: tuple[Tensor, ...] = ()
+        self._read_revisions: tuple[int, ...] = ()
+        self._vjp: Any = None
+        self._released = False
+        self._revision = 0
+        self._checked_at = _Releases.count
+
+    @property
+    def value(self) -> Array:
+        """The float64 array, read-only."""
+        return self._value.view()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the value."""
+        return self._value.shape
+
+    @property
+    def revision(self) -> int:
+        """How often the value was assigned; 0 for everything but parameters."""
+        return self._revision
+
+    def is_same_node(self, other: Tensor) -> bool:
+        """True for the node itself, never for equal values."""
+        return self is other
+
+    def detach(self) -> Tensor:
+        """An untracked leaf with the same value. Source: tape.md section 1"""
+        return Tensor(self._value, "detached")
+
+    def zero_gradient(self) -> None:
+        """Only a parameter has a gradient. Refuses: state/not-a-parameter"""
+        raise StateRefusal(
+            code=Code.NOT_A_PARAMETER,
+            what=self.op,
+            expected="parameter",
+            actual=self.op,
+            details={"op": self.op},
+        )
+
+    def backward(self, seed: object = None, *, retain: bool = True) -> None:
+        """Add d(sum(seed * self))/d(parameter) to the gradient of every ancestor parameter.
+
+        seed:    exact output shape; None is 1.0 for a rank-0 output
+        retain:  False releases every non-leaf node of the graph after the commit
+        Refuses: state/graph-released, state/untracked-output, shape/seed-shape-mismatch,
+            numeric/non-finite-seed, binding/stale-operand-value, numeric/non-finite-vjp,
+            numeric/non-finite-pass-adjoint, numeric/non-finite-accumulated-gradient,
+            state/gradient-borrowed (in this order; nothing is changed by a refused call)
+        Source:  tape.md section 5, numerics_vjp.md section 1
+        """
+        done = ReversePass(self, seed)
+        done.commit()
+        if not retain:
+            _release(done.topology)
+
+    def backward_with_trace(self, seed: object = None, *, retain: bool = True) -> Trace:
+        """`backward`, with the record of that one committed pass. Refuses: as `backward`."""
+        edges: list[TraceEdge] = []
+        done = ReversePass(self, seed, edges)
+        done.commit()
+        nodes = done.described()
+        if not retain:
+            _release(done.topology)
+        return Trace(seed=done.seed.copy(), retain=retain, nodes=nodes, edges=tuple(edges))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(f"a {self.op} node belongs to its graph and cannot be copied or pickled")
+
+    def __repr__(self) -> str:
+        return f"<{self.op} {list(self.shape)}{' tracked' if self.tracked else ''}>"
+
+
+class Parameter(Tensor):
+    """A named leaf with a gradient of its shape; the only tensor whose value changes.
+
+    Refuses: record/empty-name, record/empty-name-segment, record/invalid-name-character,
+        numeric/not-real, shape/ragged-ids, numeric/non-finite-leaf
+    Source:  tape.md sections 1-2, numerics_init.md section 3
+    """
+
+    __slots__ = ("_gradient", "_gradient_readers", "_readers", "name")
+    is_parameter = True
+
+    def __init__(self, name: str, array: object) -> None:
+        check_name(name)
+        value = _leaf_value(array, op="parameter", what=name)
+        super().__init__(value, "parameter", tracked=True)
+        self.name = name
+        self._gradient: Array = sealed(np.zeros_like(value))
+        self._readers = 0
+        self._gradient_readers = 0
+
+    @property
+    def gradient(self) -> Array:
+        """The accumulated gradient, a read-only copy."""
+        copy: Array = sealed(self._gradient.copy())
+        return copy
+
+    def zero_gradient(self) -> None:
+        """Set the gradient to +0.0. Refuses: state/gradient-borrowed"""
+        self.check_gradient_free()
+        self._gradient = sealed(np.zeros_like(self._value))
+
+    def assign(self, array: object) -> None:
+        """Install a new value of the same shape; the revision grows by one.
+
+        Refuses: state/value-borrowed, numeric/not-real, shape/ragged-ids,
+            shape/assign-shape-mismatch, numeric/non-finite-leaf
+        Source:  tape.md section 2
+        """
+        if self._readers:
+            raise StateRefusal(
+                code=Code.VALUE_BORROWED, what=self.name, expected=0, actual=self._readers
+            )
+        value = as_values(array, what=self.name)
+        if value.shape != self.shape:
+            raise ShapeRefusal(
+                code=Code.ASSIGN_SHAPE_MISMATCH,
+                what=self.name,
+                expected=self.shape,
+                actual=value.shape,
+            )
+        _check_leaf_finite(value, op="parameter", what=self.name)
+        self._value = sealed(value)
+        self._revision += 1
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """While open, assignment is refused; any number of readers may coexist."""
+        self.hold()
+        try:
+            yield
+        finally:
+            self.let_go()
+
+    def hold(self) -> None:
+        """Count one more reader, for a reader that outlives a with-block."""
+        self._readers += 1
+
+    def let_go(self) -> None:
+        """Count one reader less."""
+        self._readers -= 1
+
+    @contextmanager
+    def reading_gradient(self) -> Iterator[Array]:
+        """While open, gradient writes are refused; gives the gradient, read-only."""
+        self._gradient_readers += 1
+        try:
+            yield self._gradient.view()
+        finally:
+            self._gradient_readers -= 1
+
+    def commit_gradient(self, gradient: Array) -> None:
+        """Install an accumulated gradient; only a backward pass calls this."""
+        self._gradient = sealed(gradient)
+
+    def check_gradient_free(self) -> None:
+        """Refuses: state/gradient-borrowed"""
+        if self._gradient_readers:
+            raise StateRefusal(
+                code=Code.GRADIENT_BORROWED,
+                what=self.name,
+                expected=0,
+                actual=self._gradient_readers,
+            )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy or pickle is another node with the same value and gradient, at revision 0."""
+        return _restored, (self.name, self._value, self._gradient)
+
+
+def _restored(name: str, value: Array, gradient: Array) -> Parameter:
+    twin = Parameter(name, value)
+    twin.commit_gradient(gradient.copy())
+    return twin
+
+
+@contextmanager
+def reading_all(parameters: Sequence[Parameter]) -> Iterator[None]:
+    """`Parameter.reading` of every one of them at once."""
+    for parameter in parameters:
+        parameter.hold()
+    try:
+        yield
+    finally:
+        for parameter in parameters:
+            parameter.let_go()
+
+
+def constant(array: object) -> Tensor:
+    """An untracked leaf.
+
+    Refuses: numeric/not-real, shape/ragged-ids, numeric/non-finite-leaf
+    Source:  tape.md section 1
+    """
+    return Tensor(_leaf_value(array, op="constant", what="value"), "constant")
+
+
+def _leaf_value(array: object, *, op: str, what: str) -> Array:
+    value = as_values(array, what=what)
+    _check_leaf_finite(value, op=op, what=what)
+    return value
+
+
+def _check_leaf_finite(value: Array, *, op: str, what: str) -> None:
+    bad = first_non_finite(value)
+    if bad is not None:
+        raise NumericRefusal(
+            code=Code.NON_FINITE_LEAF, what=what, at=bad[0], value=bad[1], details={"op": op}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A node and its revision at one moment; both must still hold. Source: tape.md section 2"""
+
+    node: Tensor
+    revision: int
+
+    @classmethod
+    def of(cls, node: Tensor) -> Binding:
+        """The binding to a node as it is now."""
+        return cls(node, node.revision)
+
+    def node_matches(self, other: Tensor) -> bool:
+        """True when `other` is the bound node."""
+        return self.node is other
+
+    def revision_matches(self, other: Tensor) -> bool:
+        """True when the bound revision is the present one of `other`."""
+        return self.revision == other.revision
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Whether operations leave edges behind: an immutable argument, never ambient state.
+
+    Source: tape.md section 3
+    """
+
+    recording: bool
+
+    def apply(self, op: Operation, *tensors: Tensor, **arguments: Any) -> Tensor:
+        """The result of one operation as a node.
+
+        Refuses: record/field-type (an operand is no tensor), state/released-operand (operands
+            ascending), what the operation refuses, numeric/non-finite-forward
+        Source:  tape.md section 4
+        """
+        name: str = getattr(op, "op_name", getattr(op, "__name__", "operation"))
+        for operand, tensor in enumerate(tensors):
+            _check_operand(tensor, operand, name)
+        value, vjp = op(*[tensor._value for tensor in tensors], **arguments)
+        bad = first_non_finite(value)
+        if bad is not None:
+            raise NumericRefusal(
+                code=Code.NON_FINITE_FORWARD,
+                what=name,
+                at=bad[0],
+                value=bad[1],
+                details={"op": name},
+            )
+        result = Tensor(value, name)
+        if self.recording:
+            result._parents = tensors
+            result._read_revisions = tuple([tensor._revision for tensor in tensors])
+            result._vjp = vjp
+            result.tracked = any(tensor.tracked for tensor in tensors)
+        return result
+
+
+RECORDING = Context(recording=True)
+NO_GRAD = Context(recording=False)
+
+
+def _check_operand(tensor: object, operand: int, name: str) -> None:
+    """Refuses: record/field-type, state/released-operand"""
+    if not isinstance(tensor, Tensor):
+        raise RecordRefusal(
+            code=Code.FIELD_TYPE,
+            what=f"{name} operand {operand}",
+            expected="a Tensor",
+            actual=type(tensor).__name__,
+        )
+    if tensor._checked_at != _Releases.count and _released_ancestor(tensor) is not None:
+        raise StateRefusal(
+            code=Code.RELEASED_OPERAND,
+            what=name,
+            expected="a live graph",
+            actual="released",
+            details={"op": name, "operand": operand},
+        )
+
+
+def _released_ancestor(output: Tensor) -> Tensor | None:
+    """The first released node at or above `output`, or None; clean nodes are marked so."""
+    nodes = topology(output)
+    for node in nodes:
+        if node._released:
+            return node
+    for node in nodes:
+        node._checked_at = _Releases.count
+    return None
+
+
+def _release(nodes: list[Tensor]) -> None:
+    """Every operation result loses its edges; leaves stay."""
+    _Releases.count += 1
+    for node in nodes:
+        if node._vjp is not None:
+            node._parents = ()
+            node._read_revisions = ()
+            node._vjp = None
+            node._released = True
+        else:
+            node._checked_at = _Releases.count

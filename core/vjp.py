@@ -1,0 +1,127 @@
+"""What an operation is: a function of arrays to a value and the reverse rule of that value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from .arrays import SIZE_LIMIT, as_integers
+from .errors import CapacityRefusal, Code, IndexRefusal, ShapeRefusal
+from .floats import Array
+
+__all__ = [
+    "Contributions",
+    "Operation",
+    "Result",
+    "Shape",
+    "Vjp",
+    "as_shape",
+    "broadcast_shape",
+    "check_axis",
+    "check_element_count",
+    "named",
+]
+
+Shape: TypeAlias = tuple[int, ...]
+Contributions: TypeAlias = tuple[Array, ...]
+
+
+class Vjp:
+    """A reverse rule with the evidence it saved: upstream -> one contribution per operand.
+
+    `saved` is what the rule reads, per operand; the operation's own forward computed it all.
+    """
+
+    __slots__ = ("rule", "saved")
+
+    def __init__(
+        self, rule: Callable[[Array], Contributions], *saved: Mapping[str, object]
+    ) -> None:
+        self.rule = rule
+        self.saved = saved
+
+    def __call__(self, upstream: Array) -> Contributions:
+        """The contribution to every operand, in operand order."""
+        with np.errstate(all="ignore"):
+            return tuple(np.asarray(part) for part in self.rule(upstream))
+
+
+Result: TypeAlias = tuple[Array, Vjp]
+Operation: TypeAlias = Callable[..., Result]
+
+
+def named(op_name: str) -> Callable[[Operation], Operation]:
+    """Give an operation the name that traces and refusals show."""
+
+    def name(operation: Operation) -> Operation:
+        @wraps(operation)
+        def quiet(*operands: Array, **arguments: Any) -> Result:
+            with np.errstate(all="ignore"):  # overflow is the finite rule's business
+                value, vjp = operation(*operands, **arguments)
+            return np.asarray(value), vjp
+
+        quiet.op_name = op_name  # type: ignore[attr-defined]
+        return quiet
+
+    return name
+
+
+def broadcast_shape(left: Shape, right: Shape, *, what: str) -> Shape:
+    """The common shape under trailing alignment.
+
+    Refuses: shape/incompatible-broadcast (leftmost axis of the output first),
+        capacity/size-overflow
+    """
+    rank = max(len(left), len(right))
+    lefts = (1,) * (rank - len(left)) + left
+    rights = (1,) * (rank - len(right)) + right
+    for axis, (a, b) in enumerate(zip(lefts, rights, strict=True)):
+        if a != b and 1 not in (a, b):
+            raise ShapeRefusal(
+                code=Code.INCOMPATIBLE_BROADCAST,
+                what=what,
+                expected=a,
+                actual=b,
+                details={"axis": axis},
+            )
+    shape = tuple(b if a == 1 else a for a, b in zip(lefts, rights, strict=True))
+    check_element_count(shape, what=what)
+    return shape
+
+
+def check_element_count(shape: Sequence[int], *, what: str) -> int:
+    """The product of the sizes. Refuses: capacity/size-overflow above 2**64 - 1."""
+    count = 1
+    for size in shape:
+        count *= size
+    if count > SIZE_LIMIT:
+        raise CapacityRefusal(code=Code.SIZE_OVERFLOW, what=what, required=count, limit=SIZE_LIMIT)
+    return count
+
+
+def as_shape(shape: object, *, what: str) -> Shape:
+    """A shape given by a caller, every size a non-negative integer.
+
+    Refuses: index/not-an-integer, shape/ragged-ids, record/field-range
+    """
+    sizes = as_integers(shape, what=f"{what} shape")
+    if sizes.ndim != 1 or (sizes < 0).any():
+        raise ShapeRefusal(
+            code=Code.TOKEN_SHAPE, what=what, expected="sizes of 0 or more", actual=shape
+        )
+    return tuple(int(size) for size in sizes)
+
+
+def check_axis(axis: object, *, rank: int, what: str) -> int:
+    """An axis in 0 .. rank - 1; negative axes are not counted from the end.
+
+    Refuses: index/not-an-integer, index/axis-out-of-bounds
+    """
+    given = as_integers(axis, what=f"{what} axis", bound=rank)
+    index = int(given.reshape(-1)[0])
+    if given.ndim or not 0 <= index < rank:
+        raise IndexRefusal(code=Code.AXIS_OUT_OF_BOUNDS, what=what, index=index, bound=rank)
+    return index

@@ -1,0 +1,1 @@
+"""The published reports: every figure computed at the call, none stored."""

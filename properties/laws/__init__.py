@@ -1,0 +1,1 @@
+"""Relations that must hold over any implementation."""

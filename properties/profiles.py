@@ -1,0 +1,35 @@
+"""Hypothesis profiles: how many examples a law is given, and whether they may vary."""
+
+import os
+
+from hypothesis import settings
+from hypothesis.database import DirectoryBasedExampleDatabase
+
+DEFAULT = "quick"
+VARIABLE = "LOGITPROOF_PROFILE"
+
+
+def register() -> None:
+    """Registers `quick`, `ci` and `soak`, each complete: nothing is inherited from a default."""
+    fixed = settings(
+        deadline=None,
+        derandomize=True,
+        database=None,
+        print_blob=True,
+        suppress_health_check=(),
+    )
+    settings.register_profile("quick", fixed, max_examples=25)
+    settings.register_profile("ci", fixed, max_examples=100)
+    settings.register_profile(
+        "soak",
+        fixed,
+        max_examples=2000,
+        derandomize=False,
+        database=DirectoryBasedExampleDatabase(".hypothesis/examples"),
+    )
+
+
+def load() -> None:
+    """Registers the profiles and loads the one that `LOGITPROOF_PROFILE` names, or `quick`."""
+    register()
+    settings.load_profile(os.environ.get(VARIABLE, DEFAULT))

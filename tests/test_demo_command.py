@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+
+from logitproof.properties.cli import main
+from logitproof.properties.demos.agreement import (
+    Disagreement,
+    refusal_facts,
+    require,
+    require_close,
+    same_bits,
+)
+from logitproof.properties.demos.command import DEMOS
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--trace"],
+        ["no-such-demo"],
+        ["model"],
+        ["model-ops", "embeddings"],
+        ["model-ops", "--tracing"],
+        ["model-ops", "--json"],
+        ["embeddings", "--trace", "yes"],
+        ["embeddings", "--trac"],
+    ],
+)
+def test_usage_errors_give_one_line_and_nothing_else(arguments, capsys):
+    assert main(["demo", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", DEMOS)
+def test_an_unwritable_file_prints_no_report(name, tmp_path, capsys):
+    assert main(["demo", name, "--json", str(tmp_path / "none" / "facts.json")]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+
+
+def test_trace_of_a_demo_without_one_is_a_usage_error(monkeypatch, capsys):
+    # Any module without trace_lines will do: it is refused before its report is made.
+    monkeypatch.setitem(DEMOS, "model-ops", "logitproof.properties.demos.lines")
+    assert main(["demo", "model-ops", "--trace"]) == 2
+    assert capsys.readouterr().err == "logitproof demo: model-ops has no trace\n"
+
+
+@pytest.mark.parametrize("name", DEMOS)
+def test_json_is_the_same_in_every_run(name, tmp_path):
+    files = [tmp_path / "one.json", tmp_path / "two.json"]
+    assert [main(["demo", name, "--json", str(file)]) for file in files] == [0, 0]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert files[0].read_bytes().endswith(b"}\n")
+
+
+@pytest.mark.parametrize(
+    ("got", "want"),
+    [([1.0], [1.5]), ([float("nan")], [float("nan")]), ([1.0], [[1.0]]), ([float("inf")], [1.0])],
+)
+def test_require_close_raises_on_differences_nans_and_shapes(got, want):
+    with pytest.raises(Disagreement, match="the figure"):
+        require_close(got, want, tolerance=0.25, what="the figure")
+
+
+def test_require_close_returns_the_largest_difference():
+    assert require_close([1.0, 2.0], [1.125, 2.0], tolerance=0.125, what="x") == 0.125
+    assert require_close([], [], tolerance=0.0, what="x") == 0.0
+
+
+def test_require_raises_its_claim():
+    require(True, "nothing")
+    with pytest.raises(Disagreement, match="the sum is right"):
+        require(False, "the sum is right")
+
+
+def test_same_bits_tells_zeros_shapes_and_types_apart():
+    zeros = np.zeros(2)
+    assert same_bits(zeros, zeros.copy())
+    assert not same_bits(zeros, -zeros)
+    assert not same_bits(zeros, zeros.reshape(2, 1))
+    assert not same_bits(zeros, np.zeros(2, np.int64))
+
+
+def test_refusal_facts_are_empty_without_a_refusal():
+    assert refusal_facts(lambda: None) == {}
