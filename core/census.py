@@ -1,5 +1,6 @@
 """The parameter census: every learned scalar counted once, the tied table too."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import get_args
 
@@ -23,6 +24,10 @@ class Census:
     total: int
     tensors: int
     tied_head_alias: str = shapes.TABLE
+
+    def named_tensors(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Full name and shape of every tensor in the order of the parameters."""
+        return shapes.named_tensors(self.groups)
 
 
 def census(record: ModelRecord) -> Census:

@@ -1,11 +1,12 @@
 """The three execution modes as schedules of allocations, uses and releases."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from . import schedule, shapes, sizes
+from . import lifetimes, schedule, sizes, workspace
+from .lifetimes import END
 from .liveness import Event, Repeat
-from .schedule import INPUT, LOGITS, RESIDUAL, Op, Section, Shape, Sizes
+from .schedule import HIDDEN, INPUT, LOGITS, RESIDUAL, Op, Section, Shape, Sizes
 from .sizes import UNKNOWN, Quantity
 
 MODES: Final = ("tracked-full", "untracked-full", "cached")
@@ -26,11 +27,12 @@ class Payload:
         """The bytes of one array."""
         return sizes.payload((*shape, self.width), what=name, label="tensor payload")
 
-    def workspace(self, arrays: Iterable[Shape], name: str) -> Quantity:
-        """The bytes that an operation declares beside its value."""
+    def workspace(self, arrays: Iterable[Shape], scanned: Shape, name: str) -> Quantity:
+        """The bytes of arrays that an operation declares, and of one scan for finiteness."""
         if not self.declares_workspace:
             return UNKNOWN
-        return sizes.payload_sum(*(self.of(shape, name) for shape in arrays), what=name)
+        own = (self.of(shape, name) for shape in arrays)
+        return sizes.payload_sum(*own, workspace.mask_bytes(scanned), what=name)
 
 
 def events(mode: str, n: Sizes, payload: Payload, *, state_bytes: int) -> Schedule:
@@ -50,22 +52,20 @@ def tracked(n: Sizes, payload: Payload) -> Schedule:
     All prospective gradients exist before the first stored one is replaced.
     """
     lookup, block = schedule.embedding(n), schedule.block(n)
-    head, loss = schedule.head(n), schedule.loss(n)
+    ends = (schedule.final_norm(n), schedule.head(n), schedule.loss(n))
     forward: Schedule = (
-        *_forward(lookup, payload, recording=True),
-        _blocks(n, _forward(block, payload, _BLOCK, recording=True)),
-        *_forward(head, payload, recording=True),
-        *_forward(loss, payload, recording=True),
+        *_recorded(lookup, payload),
+        _blocks(n, _recorded(block, payload, _BLOCK)),
+        *(event for section in ends for event in _recorded(section, payload)),
     )
     met = {_adjoint("loss")}
     backward: Schedule = (
         _allocate(_adjoint("loss"), (), payload),
-        *_backward(loss, payload, met),
-        *_backward(head, payload, met),
+        *(event for section in reversed(ends) for event in _backward(section, payload, met)),
         _blocks(n, _backward(block, payload, {_adjoint("output")}, _BLOCK), descending=True),
         *_backward(lookup, payload, met),
     )
-    outer = {shapes.TABLE: lookup.leaves[shapes.TABLE], **head.leaves}
+    outer = {**lookup.leaves, **ends[0].leaves}
     prospective: Schedule = (
         *_prospective(outer, payload),
         _blocks(n, _prospective(block.leaves, payload, _BLOCK)),
@@ -83,59 +83,77 @@ def tracked(n: Sizes, payload: Payload) -> Schedule:
 
 
 def untracked(n: Sizes, payload: Payload) -> Schedule:
-    """Inspectable values live until the result is dropped; no graph and no adjoints."""
-    forward: Schedule = (
-        *_forward(schedule.embedding(n), payload),
-        _blocks(n, _forward(schedule.block(n), payload, _BLOCK)),
-        *_forward(schedule.head(n), payload),
+    """No graph and no adjoints; every block's inspectable steps live until the final norm is done.
+
+    The result holds embeddings, hidden features and logits.
+    """
+    block = schedule.block(n)
+    kept = [op.name for op in block.ops if op.name not in lifetimes.BLOCK]
+    return (
+        *_passing(schedule.embedding(n), payload, {}),
+        _blocks(n, _passing(block, payload, lifetimes.BLOCK, _BLOCK)),
+        *_passing(schedule.final_norm(n), payload, lifetimes.FINAL_NORM),
+        _blocks(n, [_release(_BLOCK + name) for name in kept]),
+        *_passing(schedule.head(n), payload, {"head.table": END}),
+        *(_release(name) for name in ("embeddings", HIDDEN, LOGITS)),
     )
-    return (*forward, *_released(forward))
 
 
 def cached(n: Sizes, payload: Payload) -> Schedule:
-    """The token at the last position: full caches of one row, tickets until the commit."""
+    """One token: full caches of one row, the tickets of all layers until the commit."""
     one = schedule.one_token(n)
     block = schedule.cached_block(one)
     cache = _allocate("kv_cache", (2, n.L, n.C, n.K), payload)
-    values = tuple(_forward(block, payload, _BLOCK))
-    kept = {_BLOCK + name for name in (*schedule.TICKET, block.output)}
-    body = (
-        *values,
-        *_released(event for event in values if event.name not in kept),
-        Event(action="release", name=RESIDUAL),
-        Event(action="rename", name=RESIDUAL, of=_BLOCK + block.output),
-    )
-    tickets = [event for event in values if event.name in kept and event.name != _BLOCK + "output"]
-    head = tuple(_forward(schedule.head(one), payload))
-    commit = Event(action="use", name="commit")
+    newest = _allocate("newest_logits", (n.V,), payload)
     return (
         cache,
-        *_forward(schedule.embedding(one), payload),
-        Event(action="rename", name=RESIDUAL, of="embeddings"),
-        _blocks(n, body),
-        *head,
-        commit,
-        _blocks(n, _released(tickets)),
-        *_released(head),
-        Event(action="release", name=RESIDUAL),
-        Event(action="release", name=cache.name),
+        *_passing(schedule.embedding(one), payload, {}),
+        _blocks(n, _passing(block, payload, lifetimes.CACHED, _BLOCK)),
+        *_passing(schedule.final_norm(one), payload, lifetimes.FINAL_NORM),
+        _blocks(n, [_release(_BLOCK + block.output)]),
+        *_passing(schedule.head(one), payload, {"head.table": END}),
+        Event(action="use", name="commit"),
+        newest,
+        _blocks(n, [_release(_BLOCK + name) for name in lifetimes.TICKET]),
+        *(_release(name) for name in ("embeddings", HIDDEN, LOGITS)),
+        _release(newest.name),
+        _release(cache.name),
     )
 
 
-def _forward(
-    section: Section, payload: Payload, prefix: str = "", *, recording: bool = False
-) -> Iterator[Event]:
-    """Every value; what the reverse pass needs is kept, or given up with the operation."""
+def _recorded(section: Section, payload: Payload, prefix: str = "") -> Iterator[Event]:
+    """Every value, and after it what only the reverse pass reads."""
+    operands = section.shapes
     for op in section.ops:
-        name = prefix + op.name
-        yield Event(
-            action="allocate",
-            name=name,
-            bytes=payload.of(op.shape, name),
-            workspace=payload.workspace((*op.scratch, *op.saved), name),
-        )
-        for i, shape in enumerate(op.saved if recording else ()):
-            yield _allocate(f"{name}.saved.{i}", shape, payload)
+        yield _value(op, payload, prefix, workspace.forward(op, operands))
+        for i, shape in enumerate(op.saved):
+            yield _allocate(f"{prefix}{op.name}.saved.{i}", shape, payload)
+
+
+def _passing(
+    section: Section, payload: Payload, until: Mapping[str, str], prefix: str = ""
+) -> Iterator[Event]:
+    """Every value; before an operation those that nothing holds any more are given back."""
+    operands = section.shapes
+    for op in section.ops:
+        yield from _given_back(op.name, until, prefix)
+        arrays = [*workspace.forward(op, operands), *op.saved]
+        yield _value(op, payload, prefix, arrays)
+    yield from _given_back(END, until, prefix)
+
+
+def _given_back(at: str, until: Mapping[str, str], prefix: str) -> Iterator[Event]:
+    return (_release(prefix + name) for name, end in until.items() if end == at)
+
+
+def _value(op: Op, payload: Payload, prefix: str, arrays: Iterable[Shape]) -> Event:
+    name = prefix + op.name
+    return Event(
+        action="allocate",
+        name=name,
+        bytes=payload.of(op.shape, name),
+        workspace=payload.workspace(arrays, op.shape, name),
+    )
 
 
 def _backward(
@@ -152,7 +170,7 @@ def _backward(
         yield Event(
             action="use",
             name=name,
-            workspace=payload.workspace(_contributions(op, operands), name),
+            workspace=payload.workspace(workspace.reverse(op, operands), op.shape, name),
         )
         for operand in op.operands:
             if kinds.get(operand) != "constant" and _adjoint(operand) not in met:
@@ -177,24 +195,10 @@ def _post_order(section: Section) -> list[Op]:
     return [op for op in order.values() if op.operands]
 
 
-def _contributions(op: Op, operands: dict[str, Shape]) -> list[Shape]:
-    """Arrays of one reverse rule: every contribution, before and after its reduction, and a sum."""
-    own = [operands[name] for name in op.operands]
-    if op.kind == "matmul":
-        unreduced = [(*op.shape[: -len(shape)], *shape) for shape in own if len(shape) == 2]
-    else:
-        unreduced = [op.shape for _ in own]
-    return [*own, *unreduced, max(own, key=_elements, default=())]
-
-
-def _elements(shape: Shape) -> int:
-    return sizes.product(shape, what="shape", label="elements")
-
-
 def _prospective(leaves: dict[str, Shape], payload: Payload, prefix: str = "") -> Iterator[Event]:
     """One new gradient per parameter."""
     for name, shape in leaves.items():
-        if name not in (INPUT, RESIDUAL, LOGITS):
+        if name not in (INPUT, RESIDUAL):
             yield _allocate(f"{prefix}{name}.gradient", shape, payload)
 
 
@@ -205,7 +209,7 @@ def _released(items: Iterable[Event | Repeat]) -> Iterator[Event | Repeat]:
             inner = tuple(e for e in _released(item.events) if isinstance(e, Event))
             yield Repeat(times=item.times, events=inner, descending=item.descending)
         elif item.action == "allocate":
-            yield Event(action="release", name=item.name)
+            yield _release(item.name)
 
 
 def _blocks(n: Sizes, body: Iterable[Event | Repeat], *, descending: bool = False) -> Repeat:
@@ -215,6 +219,10 @@ def _blocks(n: Sizes, body: Iterable[Event | Repeat], *, descending: bool = Fals
 
 def _allocate(name: str, shape: Shape, payload: Payload) -> Event:
     return Event(action="allocate", name=name, bytes=payload.of(shape, name))
+
+
+def _release(name: str) -> Event:
+    return Event(action="release", name=name)
 
 
 def _adjoint(name: str) -> str:

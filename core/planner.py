@@ -72,9 +72,10 @@ class Admission:
                 actual="a second construction",
             )
         seed = self.plan.run.seeds.initialization
-        if rng.state != seed:
+        state = getattr(rng, "state", None)
+        if state != seed:
             raise StateRefusal(
-                code=Code.GENERATOR_STATE, what="admission.rng", expected=seed, actual=rng.state
+                code=Code.GENERATOR_STATE, what="admission.rng", expected=seed, actual=state
             )
         # The columns of core meet in build, which imports this one.
         constructed = importlib.import_module(".build", __package__).construct(self, rng)

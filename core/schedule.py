@@ -9,6 +9,7 @@ Shape = tuple[int, ...]
 
 INPUT: Final = "input"  # of a block: the output of the block before it
 RESIDUAL: Final = "residual"  # what the last block leaves
+HIDDEN: Final = "final_norm.output"
 LOGITS: Final = "logits"
 SCALAR: Final[Shape] = ()
 
@@ -44,7 +45,7 @@ class Op:
 
     operands: earlier operations, parameters, or the section's input
     saved:    arrays that only the reverse pass reads
-    scratch:  arrays of the forward alone, declared here beside the primitive
+    scratch:  arrays of the forward whose sizes its operands do not show
     """
 
     name: str
@@ -104,7 +105,6 @@ def block(n: Sizes) -> Section:
             operands=("ffn.gate",),
             shape=cells,
             saved=(cells,),
-            scratch=(cells, cells),
         ),
         _linear("ffn.up", "ffn_norm.output", cells),
         Op(name="ffn.product", kind="mul", operands=("ffn.activated", "ffn.up"), shape=cells),
@@ -114,26 +114,25 @@ def block(n: Sizes) -> Section:
     return Section(ops=ops, leaves={INPUT: hidden, **_block_parameters(n)})
 
 
+def final_norm(n: Sizes) -> Section:
+    """The norm behind the last block."""
+    leaves = {RESIDUAL: (n.B, n.T, n.D), shapes.FINAL_GAIN: (n.D,)}
+    return Section(ops=_norm("final_norm", RESIDUAL, n), leaves=leaves)
+
+
 def head(n: Sizes) -> Section:
-    """The final norm and the tied projection."""
+    """The tied projection."""
+    logits = (n.B, n.T, n.V)
     ops = (
-        *_norm("final_norm", RESIDUAL, n),
-        Op(
-            name="head.table",
-            kind="transpose",
-            operands=(shapes.TABLE,),
-            shape=(n.D, n.V),
-        ),
+        Op(name="head.table", kind="transpose", operands=(shapes.TABLE,), shape=(n.D, n.V)),
         Op(
             name=LOGITS,
             kind="matmul",
-            operands=("final_norm.output", "head.table"),
-            shape=(n.B, n.T, n.V),
-            scratch=((n.B, n.T, n.V),),
+            operands=(HIDDEN, "head.table"),
+            shape=logits,
         ),
     )
-    leaves = {RESIDUAL: (n.B, n.T, n.D), shapes.TABLE: (n.V, n.D), shapes.FINAL_GAIN: (n.D,)}
-    return Section(ops=ops, leaves=leaves)
+    return Section(ops=ops, leaves={HIDDEN: (n.B, n.T, n.D), shapes.TABLE: (n.V, n.D)})
 
 
 def loss(n: Sizes) -> Section:
@@ -145,7 +144,6 @@ def loss(n: Sizes) -> Section:
         operands=(LOGITS,),
         shape=SCALAR,
         saved=(logits,),
-        scratch=(logits,),
     )
     return Section(ops=(op,), leaves={LOGITS: logits})
 
@@ -165,34 +163,21 @@ def cached_block(n: Sizes) -> Section:
     query = (1, n.H_q, 1, n.d_h)
     ops = (
         *_norm("attention_norm", INPUT, n),
-        *_projections("attention_norm.output", n),
+        _linear("attention.query", "attention_norm.output", token),
         *_split("query", query, n),
+        _linear("attention.key", "attention_norm.output", (1, 1, n.K)),
         *_split("key", key, n),
+        _linear("attention.value", "attention_norm.output", (1, 1, n.K)),
         *_split("value", key, n),
         _rotation("query", "attention.query.split", query),
         _rotation("key", "attention.key.split", key),
         Op(
-            name="attention.scores",
-            kind="cached_scores",
+            name="attention.merged",
+            kind="cached_attention",
             operands=("attention.query.rotated",),
-            shape=scores,
-            scratch=(scores,),
+            shape=token,
+            scratch=(*(scores,) * 7, *(query,) * 3),
         ),
-        Op(
-            name="attention.probabilities",
-            kind="causal_softmax",
-            operands=("attention.scores",),
-            shape=scores,
-            scratch=(scores, scores),
-        ),
-        Op(
-            name="attention.mixture",
-            kind="cached_mixture",
-            operands=("attention.probabilities",),
-            shape=query,
-            scratch=(query,),
-        ),
-        Op(name="attention.merged", kind="reshape", operands=("attention.mixture",), shape=token),
         _linear("attention.output", "attention.merged", token),
         Op(
             name="attention_residual",
@@ -207,7 +192,6 @@ def cached_block(n: Sizes) -> Section:
             kind="silu",
             operands=("ffn.gate",),
             shape=cells,
-            scratch=(cells, cells, cells),
         ),
         _linear("ffn.up", "ffn_norm.output", cells),
         Op(name="ffn.product", kind="mul", operands=("ffn.activated", "ffn.up"), shape=cells),
@@ -215,10 +199,6 @@ def cached_block(n: Sizes) -> Section:
         Op(name="output", kind="add", operands=("attention_residual", "ffn.down"), shape=token),
     )
     return Section(ops=ops, leaves={INPUT: token, **_block_parameters(n)})
-
-
-# The candidate rows of a cached token, kept until all layers commit.
-TICKET: Final = ("attention.key.rotated", "attention.value.split")
 
 
 def _norm(path: str, source: str, n: Sizes) -> tuple[Op, ...]:
@@ -244,7 +224,6 @@ def _norm(path: str, source: str, n: Sizes) -> tuple[Op, ...]:
             kind="log",
             operands=(f"{path}.stable",),
             shape=rows,
-            scratch=(rows,),
         ),
         Op(name=f"{path}.exponent", kind="constant", operands=(), shape=SCALAR),
         Op(
@@ -258,7 +237,6 @@ def _norm(path: str, source: str, n: Sizes) -> tuple[Op, ...]:
             kind="exp",
             operands=(f"{path}.scaled",),
             shape=rows,
-            scratch=(rows,),
         ),
         Op(
             name=f"{path}.normalized",
@@ -302,7 +280,6 @@ def _attention(source: str, n: Sizes) -> tuple[Op, ...]:
             kind="matmul",
             operands=("attention.query.lanes", "attention.key.transposed"),
             shape=square,
-            scratch=(square,),
         ),
         Op(name="attention.scale", kind="constant", operands=(), shape=SCALAR),
         Op(
@@ -316,16 +293,13 @@ def _attention(source: str, n: Sizes) -> tuple[Op, ...]:
             kind="causal_softmax",
             operands=("attention.scaled",),
             shape=square,
-            scratch=(square, square),
         ),
         Op(
             name="attention.mixture",
             kind="matmul",
             operands=("attention.probabilities", "attention.value.lanes"),
             shape=lanes,
-            scratch=(lanes,),
         ),
-        _reshape("attention.inspected", "attention.probabilities", (n.B, n.H_q, n.T, n.T)),
         _reshape("attention.restored", "attention.mixture", query),
         Op(
             name="attention.swapped",
@@ -364,7 +338,6 @@ def _rotation(role: str, source: str, heads: Shape) -> Op:
         operands=(source,),
         shape=heads,
         saved=(rows, rows),
-        scratch=(heads,),
     )
 
 
@@ -378,7 +351,6 @@ def _linear(name: str, source: str, shape: Shape) -> Op:
         kind="matmul",
         operands=(source, f"{name}.weight"),
         shape=shape,
-        scratch=(shape,),
     )
 
 

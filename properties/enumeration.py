@@ -126,7 +126,7 @@ def forward_elements(
     key = 6 * keys  # the same and transposed
     value = 4 * keys
     rotation = 2 * (2 * rows * (d_h // 2))  # two tables for query and for key
-    attention = query + key + value + rotation + 4 * pairs + 1 + 5 * hidden
+    attention = query + key + value + rotation + 3 * pairs + 1 + 5 * hidden
     feed_forward = 4 * gated + gated + hidden  # the sigmoid is saved
     block = 2 * norm + attention + feed_forward + 2 * hidden
     head = norm + V * D + rows * V

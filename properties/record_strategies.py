@@ -2,6 +2,7 @@
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
+
 from logitproof.core.profiles import PROFILES
 from logitproof.core.records import SEED_NAMES, ModelRecord, RunRecord
 

@@ -4,6 +4,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from logitproof.core import canonical
 from logitproof.core.codes import Code
 from logitproof.properties import record_strategies

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+
 from logitproof.core.census import census
 from logitproof.core.codes import Code
 from logitproof.core.records import ModelRecord

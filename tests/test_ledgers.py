@@ -1,4 +1,5 @@
 import pytest
+
 from logitproof.core import ledgers
 from logitproof.core.census import census
 from logitproof.core.codes import Code

@@ -2,6 +2,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
 from logitproof.core import limits, profiles
 from logitproof.core.codes import Code
 from logitproof.core.limits import Demand, Demands

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from logitproof.core import liveness, modes
 from logitproof.core.codes import Code
 from logitproof.core.liveness import Event, Repeat, measure

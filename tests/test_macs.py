@@ -1,5 +1,6 @@
 import pytest
 from hypothesis import given
+
 from logitproof.core.census import census
 from logitproof.core.codes import Code
 from logitproof.core.macs import MIXTURE, SCORES, macs

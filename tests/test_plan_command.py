@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from logitproof.core import fields, liveness
 from logitproof.core.codes import Code
 from logitproof.core.errors import AdmissionRefusal

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+
 from logitproof.core import modes, planner, sizes
 from logitproof.core.census import census
 from logitproof.core.codes import Code
@@ -357,11 +358,3 @@ def test_another_generator_state_is_refused_and_leaves_the_token() -> None:
     assert [fault.code for fault in faults] == [Code.GENERATOR_STATE] * 2
     assert faults[0].reason == "caller RNG differs from declared initialization seed"
     assert (faults[0].expected, faults[0].actual, rng.state) == (4701, 4702, 4702)
-
-
-def test_a_token_constructs_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    planted = SimpleNamespace(construct=lambda admission, rng: (admission.plan, rng))
-    monkeypatch.setitem(sys.modules, "logitproof.core.build", planted)
-    token, rng = admit(REFERENCE, REFERENCE_RUN), SimpleNamespace(state=4701)
-    assert token.construct(rng) == (token.plan, rng)
-    assert refusal_of(token.construct, rng).code is Code.ADMISSION_SPENT

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+
 from logitproof.core import profiles
 from logitproof.core.codes import Code
 from logitproof.properties.refusals import refusal_of

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+
 from logitproof.core.codes import Code
 from logitproof.core.profiles import PROFILES
 from logitproof.core.records import SCALES, ModelRecord, RunRecord, Seeds

@@ -1,6 +1,7 @@
 from itertools import islice
 
 import pytest
+
 from logitproof.core import shapes
 from logitproof.core.codes import Code
 from logitproof.properties import enumeration

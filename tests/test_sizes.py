@@ -2,6 +2,7 @@ from fractions import Fraction
 from math import ceil
 
 import pytest
+
 from logitproof.core import sizes
 from logitproof.core.codes import Code
 from logitproof.properties.refusals import refusal_of

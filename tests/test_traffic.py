@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+
 from logitproof.core import shapes, traffic
 from logitproof.core.census import census
 from logitproof.core.codes import Code
