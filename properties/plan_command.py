@@ -5,12 +5,11 @@ import json
 from pathlib import Path
 
 from logitproof.core import canonical, modes
-from logitproof.core.codes import Code
-from logitproof.core.errors import RecordRefusal
 from logitproof.core.planned import Plan
 from logitproof.core.planner import plan
 from logitproof.core.profiles import PROFILES
 from logitproof.core.records import SCALES, ModelRecord, RunRecord
+from logitproof.properties.cli import UsageError
 
 from . import config_json, plan_table
 
@@ -76,12 +75,7 @@ def _records(args: argparse.Namespace) -> tuple[ModelRecord, RunRecord, tuple[st
         model = read_model(_given(args.model, "MODEL"))
         return model, read_run(_given(args.run, "RUN")), ()
     if args.run is not None:
-        raise RecordRefusal(
-            code=Code.UNKNOWN_KEY,
-            what=f"argument {canonical.quoted(args.run)}",
-            expected="RUN alone beside --from-config",
-            actual=args.run,
-        )
+        raise UsageError("logitproof plan: beside --from-config stands RUN alone")
     name = CONFIG_RUN if args.model is None else args.model
     reading = config_json.read(bounded(Path(args.from_config)))
     return reading.record, read_run(name), (*reading.notes, f"planned for the run {name}")
@@ -89,7 +83,7 @@ def _records(args: argparse.Namespace) -> tuple[ModelRecord, RunRecord, tuple[st
 
 def _given(argument: str | None, name: str) -> str:
     if argument is None:
-        raise RecordRefusal(code=Code.MISSING_KEY, what=name, expected="a name or a record file")
+        raise UsageError(f"logitproof plan: {name} is missing: a name or a record file")
     return argument
 
 

@@ -13,6 +13,7 @@ from logitproof.core.planner import plan
 from logitproof.core.records import ModelRecord, RunRecord
 from logitproof.core.sizes import UNKNOWN
 from logitproof.properties import config_json, plan_command, plan_table
+from logitproof.properties.cli import UsageError
 from logitproof.properties.refusals import refusal_of
 
 # A checkpoint's configuration of the shape of a small published decoder, its head tied.
@@ -95,12 +96,9 @@ def test_the_table_shows_totals_peak_and_every_refusal(capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("arguments", "code", "what"),
     [
-        ([], Code.MISSING_KEY, "MODEL"),
-        (["reference"], Code.MISSING_KEY, "RUN"),
         (["unheard-of", "reference-ci"], Code.UNKNOWN_NAME, "scale"),
         (["reference", "unheard-of"], Code.UNKNOWN_NAME, "fixture"),
         (["reference", "reference-ci", "--mode", "fast"], Code.UNKNOWN_NAME, "mode"),
-        (["--from-config", "x", "bridge", "bridge-ci"], Code.UNKNOWN_KEY, 'argument "bridge-ci"'),
     ],
 )
 def test_a_wrong_call_is_refused_before_anything_is_printed(
@@ -109,6 +107,14 @@ def test_a_wrong_call_is_refused_before_anything_is_printed(
     fault = refusal_of(call, *arguments)
     assert (fault.code, fault.what) == (code, what)
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["reference"], ["--from-config", "x", "bridge", "bridge-ci"]]
+)
+def test_a_wrong_number_of_records_is_a_usage_error(arguments: list[str]) -> None:
+    with pytest.raises(UsageError, match="logitproof plan"):
+        call(*arguments)
 
 
 def test_records_are_read_from_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
