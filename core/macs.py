@@ -37,7 +37,9 @@ def macs(model: ModelRecord, census: Census, *, rows: int) -> Macs:
     """
     B, C, D, L = rows, model.max_positions, model.model_width, model.layers
     matrices = {
-        group.name: sizes.product((B, C, group.parameters), what=group.name, label="linear MACs")
+        group.name: sizes.product(
+            (B, C, group.parameter_elements), what=group.name, label="linear MACs"
+        )
         for group in census.groups
         if group.category != "norms"
     }

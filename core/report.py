@@ -29,7 +29,7 @@ def symbolic(quantities: Mapping[str, Any]) -> dict[str, Any]:
 def census(counted: Census) -> dict[str, Any]:
     """A census with its groups."""
     groups = [
-        {**values(group), "shape": list(group.shape), "parameters": group.parameters}
+        {**values(group), "shape": list(group.shape), "parameters": group.parameter_elements}
         for group in counted.groups
     ]
     return calculated({**values(counted), "groups": groups})

@@ -40,7 +40,7 @@ class TensorGroup:
         return self.rows * self.columns
 
     @property
-    def parameters(self) -> int:
+    def parameter_elements(self) -> int:
         """Scalars of all its tensors."""
         return self.elements * self.repetitions
 

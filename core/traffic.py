@@ -109,9 +109,9 @@ def partition(groups: Sequence[TensorGroup], W: int) -> int:
     scalars = 0
     for group in groups:
         if group.partition_axis == "replicated":
-            scalars += group.parameters
+            scalars += group.parameter_elements
             continue
         axis = group.rows if group.partition_axis == "rows" else group.columns
         part = sizes.exact_quotient(axis, W, what=f"{group.name}.{group.partition_axis}")
-        scalars += group.parameters // axis * part
+        scalars += group.parameter_elements // axis * part
     return scalars

@@ -79,7 +79,7 @@ def _head(plan: Plan) -> Iterator[Row]:
 def _parameters(plan: Plan) -> Iterator[Row]:
     for group in plan.census.groups:
         shape = " x ".join(map(str, group.shape))
-        yield group.name, f"{group.parameters:,} = {group.repetitions} of {shape}"
+        yield group.name, f"{group.parameter_elements:,} = {group.repetitions} of {shape}"
     for name in ("embedding", "attention", "feed_forward", "norms", "total"):
         yield name, f"{getattr(plan.census, name):,}"
     yield "tensors", f"{plan.census.tensors:,}"
