@@ -1,0 +1,71 @@
+"""A law: a statement, the cases it is tried on, and the check that one case passes."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .difference import Difference
+from .protocol import DecoderUnderTest
+
+__all__ = ["EXAMPLES", "Law", "Outcome"]
+
+EXAMPLES = 25  # drawn cases where the caller does not say how many
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How many cases passed, and the case that did not, in words."""
+
+    cases: int
+    case: str | None = None
+    difference: str | None = None
+
+    @property
+    def holds(self) -> bool:
+        """True when no case failed."""
+        return self.difference is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Law:
+    """One relation over any implementation.
+
+    needs:  capabilities without which the law says nothing about an implementation
+    faults: ids of planted wrong implementations that must break it
+    cases:  as many drawn cases as asked for, or all published ones
+    check:  the first difference that an implementation shows in one case, or None
+    """
+
+    id: str
+    statement: str
+    source: str
+    cases: Callable[[int], Iterable[Any]]
+    check: Callable[[Any, Any], Difference | None]
+    faults: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+
+    def missing(self, implementation: DecoderUnderTest) -> tuple[str, ...]:
+        """The needs that an implementation does not declare."""
+        return tuple(n for n in self.needs if not implementation.capabilities.get(n, False))
+
+    def steps(
+        self, implementation: DecoderUnderTest, examples: int = EXAMPLES
+    ) -> Iterator[Outcome]:
+        """The outcome after each case, up to the first that fails."""
+        for passed, case in enumerate(self.cases(examples)):
+            try:
+                difference = self.check(implementation, case)
+                words = None if difference is None else str(difference)
+            except Exception as error:  # noqa: BLE001 - whatever it raises is its failure
+                words = f"raised {type(error).__name__}: {error}"
+            if words is not None:
+                yield Outcome(cases=passed, case=str(case), difference=words)
+                return
+            yield Outcome(cases=passed + 1)
+
+    def __call__(self, implementation: DecoderUnderTest, examples: int = EXAMPLES) -> Outcome:
+        """The outcome over all cases; it stops at the first that fails."""
+        outcome = Outcome(cases=0)
+        for outcome in self.steps(implementation, examples):  # noqa: B007 - the last one counts
+            pass
+        return outcome

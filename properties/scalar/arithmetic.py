@@ -1,0 +1,74 @@
+"""What the scalar decoder computes with: a kind of number and six functions of it."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from . import rounded
+
+__all__ = ["C_LIBRARY", "EXACT", "Arithmetic", "Number"]
+
+# Anything with + - * / and comparisons that rounds (or records, or does not round) as it likes.
+Number: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arithmetic:
+    """A number type and its functions; `number` takes every double and integer exactly."""
+
+    name: str
+    number: Callable[[float], Number]
+    exp: Callable[[Number], Number]
+    log: Callable[[Number], Number]
+    log1p: Callable[[Number], Number]
+    sin: Callable[[Number], Number]
+    cos: Callable[[Number], Number]
+    pow: Callable[[Number, Number], Number]
+    sqrt: Callable[[Number], Number]
+    is_finite: Callable[[Number], bool]
+
+    def clean(self, x: Number) -> Number:
+        """x, or +0 for either zero (the specification's pz)."""
+        return self.number(0.0) if x == 0 else x
+
+    def dot(self, left: list[Number], right: list[Number]) -> Number:
+        """s = +0; s = s + l_k * r_k, k ascending. Source: numerics.md section 4"""
+        s = self.number(0.0)
+        for x, y in zip(left, right, strict=True):
+            s = s + x * y
+        return s
+
+    def total(self, terms: list[Number]) -> Number:
+        """t = +0; t = t + x_i, i ascending. Source: numerics.md section 3"""
+        t = self.number(0.0)
+        for x in terms:
+            t = t + x
+        return t
+
+
+EXACT = Arithmetic(
+    name="binary64, functions correctly rounded",
+    number=float,
+    exp=rounded.exp,
+    log=rounded.log,
+    log1p=rounded.log1p,
+    sin=rounded.sin,
+    cos=rounded.cos,
+    pow=rounded.pow,
+    sqrt=math.sqrt,
+    is_finite=math.isfinite,
+)
+
+C_LIBRARY = Arithmetic(
+    name="binary64, functions of the C library",
+    number=float,
+    exp=math.exp,
+    log=math.log,
+    log1p=math.log1p,
+    sin=math.sin,
+    cos=math.cos,
+    pow=math.pow,
+    sqrt=math.sqrt,
+    is_finite=math.isfinite,
+)
