@@ -82,6 +82,61 @@ def tracked(n: Sizes, payload: Payload) -> Schedule:
     )
 
 
+def recomputed(n: Sizes, payload: Payload) -> Schedule:
+    """Activation checkpoints: a block leaves one value, and is recorded again in its reverse rule.
+
+    No mode of a plan: it trades the values of all blocks for those of one, twice.
+    Source: numerics_vjp.md section 6
+    """
+    lookup, block = schedule.embedding(n), schedule.block(n)
+    ends = (schedule.final_norm(n), schedule.head(n), schedule.loss(n))
+    forward: Schedule = (
+        *_recorded(lookup, payload),
+        _blocks(n, _run_once(block, payload)),
+        *(event for section in ends for event in _recorded(section, payload)),
+    )
+    met = {_adjoint("loss")}
+    backward: Schedule = (
+        _allocate(_adjoint("loss"), (), payload),
+        *(event for section in reversed(ends) for event in _backward(section, payload, met)),
+        _blocks(n, _run_again(block, payload), descending=True),
+        *_backward(lookup, payload, met),
+    )
+    return (*forward, *backward)
+
+
+def _run_once(block: Section, payload: Payload) -> Iterator[Event]:
+    """A block without a graph, from a copy of its boundary to a copy of its output."""
+    boundary = _allocate(f"{_BLOCK}boundary", block.leaves[INPUT], payload)
+    yield boundary
+    yield from _passing(block, payload, lifetimes.BLOCK, _BLOCK)
+    for op in block.ops:
+        if op.name not in lifetimes.BLOCK:
+            yield _release(_BLOCK + op.name)
+    yield _release(boundary.name)
+    yield _allocate(f"{_BLOCK}checkpoint", block.leaves[INPUT], payload)
+
+
+def _run_again(block: Section, payload: Payload) -> Iterator[Event | Repeat]:
+    """The block recorded from its boundary, one local pass, then its adjoints delivered."""
+    again = f"{_BLOCK}again."
+    made = (
+        _allocate(f"{again}boundary", block.leaves[INPUT], payload),
+        _allocate(f"{again}boundary.gradient", block.leaves[INPUT], payload),
+        *_recorded(block, payload, again),
+        _allocate(_adjoint(again + block.output), block.leaves[INPUT], payload),
+    )
+    local = tuple(_backward(block, payload, {_adjoint(block.output)}, again))
+    contributions = {_adjoint(again + name) for name in block.leaves}
+    yield from made
+    yield from local
+    yield from _released(made)
+    yield from _released(event for event in local if event.name not in contributions)
+    for name, shape in block.leaves.items():
+        yield _allocate(_adjoint(_BLOCK + name), shape, payload)
+    yield from _released(event for event in local if event.name in contributions)
+
+
 def untracked(n: Sizes, payload: Payload) -> Schedule:
     """No graph and no adjoints; every block's inspectable steps live until the final norm is done.
 

@@ -7,18 +7,22 @@ import pytest
 
 from logitproof.core import (
     NO_GRAD,
+    RECORDING,
     Decoder,
     DecoderConfig,
     DecodeSession,
     SequenceLayout,
     SplitMix64,
+    TextInputEncoder,
     ledgers,
     modes,
+    ops,
 )
 from logitproof.core.liveness import Event, Liveness, measure
 from logitproof.core.planner import admit
 from logitproof.core.records import ModelRecord, RunRecord
 from logitproof.core.schedule import Sizes
+from logitproof.core.sizes import known
 from logitproof.properties import allocations, workspaces
 from logitproof.properties.allocations import Observation
 
@@ -78,14 +82,17 @@ def batch(sizes: tuple[int, ...], B: int, T: int) -> Any:
     return np.arange(B * T).reshape(B, T) % sizes[0]
 
 
-def values(made: Decoder) -> list[Any]:
-    return [parameter._value for parameter in made.parameters.values()]
+def persistent(made: Decoder) -> list[Any]:
+    """Values of parameters and rotation tables: the state ledger counts them."""
+    turns = [block.attention.rotation for block in made.backbone.blocks]
+    tables = [table for turn in turns for table in (turn.frequencies, turn.cosines, turn.sines)]
+    return [*(parameter._value for parameter in made.parameters.values()), *tables]
 
 
 @pytest.mark.parametrize(("sizes", "B", "T"), CASES, ids=IDS)
 def test_a_recorded_loss_holds_what_the_plan_says(sizes: tuple[int, ...], B: int, T: int) -> None:
     made, ids = decoder(sizes), batch(sizes, B, T)
-    with allocations.observed(values(made)) as observation:
+    with allocations.observed(persistent(made)) as observation:
         loss = made.loss(ids, ids)
     lived = planned("tracked-full", sizes, B, T)
     assert seen(observation) == births(lived)
@@ -99,7 +106,7 @@ def test_a_forward_without_a_graph_holds_what_the_plan_says(
     sizes: tuple[int, ...], B: int, T: int
 ) -> None:
     made = decoder(sizes)
-    with allocations.observed(values(made)) as observation:
+    with allocations.observed(persistent(made)) as observation:
         result = made.forward(batch(sizes, B, T), context=NO_GRAD)
     lived = planned("untracked-full", sizes, B, T)
     assert seen(observation) == births(lived)
@@ -113,12 +120,41 @@ def test_a_cached_token_holds_what_the_plan_says(sizes: tuple[int, ...], B: int,
     made = decoder(sizes)
     session = DecodeSession(made)
     session.prefill([0] * min(T, sizes[-1] - 1))
-    with allocations.observed(values(made)) as observation:
+    with allocations.observed(persistent(made)) as observation:
         session.decode(B)
     lived = planned("cached", sizes, 1, 1)
     cache = next(point for point in lived.events if point.event.name == "kv_cache")
     assert cache.event.bytes == session.cache.nbytes
     assert seen(observation) == births(lived, elsewhere=session.cache.nbytes)
+
+
+@pytest.mark.parametrize(("sizes", "B", "T"), CASES, ids=IDS)
+def test_checkpoints_hold_what_the_plan_says(sizes: tuple[int, ...], B: int, T: int) -> None:
+    made, ids = decoder(sizes), batch(sizes, B, T)
+    V, D, heads, F, L, C = sizes
+    n = Sizes(V=V, D=D, L=L, H_q=heads, H_kv=heads, F=F, B=B, T=T, C=C)
+    lived = measure(modes.recomputed(n, PAYLOAD), elide=False)
+    with allocations.observed(persistent(made)) as observation:
+        prepared = TextInputEncoder(made, ids).encode(RECORDING, made.backbone)
+        hidden = made.backbone.forward_recomputed(prepared).hidden
+        logits = made.head.forward(RECORDING, hidden)
+        loss = RECORDING.apply(ops.indexed_mean_nll, logits, axis=2, targets=ids)
+        loss.backward()
+    assert observation.node_bytes == [size for size, _ in births(lived)]
+    assert observation.live_bytes == live_without_adjoints(lived)
+
+
+def live_without_adjoints(lived: Liveness) -> list[int]:
+    """Bytes alive at each birth but for adjoints and gradients, which no node owns."""
+    apart, live = 0, []
+    for point in lived.events:
+        if point.event.name.endswith((".adjoint", ".gradient")):
+            sign = {"allocate": 1, "release": -1}[point.event.action]
+            sizes = {p.event.name: p.event.bytes for p in lived.events if p.event.bytes}
+            apart += sign * sizes[point.event.name]
+        if is_node(point.event):
+            live.append(point.live - apart)
+    return live
 
 
 @pytest.mark.parametrize(("sizes", "B", "T"), CASES, ids=IDS)
@@ -170,7 +206,7 @@ def test_no_primitive_needs_more_than_it_declares() -> None:
     events = [p.event for p in planned("tracked-full", sizes, B, T).events]
     nodes = [e for e in events if is_operation(e)]
     rules = [e for e in events if e.name.endswith(".vjp")]
-    declared = [int(e.workspace) + workspaces.ENVELOPE_SHARE for e in (*nodes, *rules)]
+    declared = [known(e.workspace) + workspaces.ENVELOPE_SHARE for e in (*nodes, *rules)]
     needed = [*peaks.forward, *peaks.reverse]
     assert len(needed) == len(declared)
     assert [n for n, d in zip(needed, declared, strict=True) if n > d] == []

@@ -19,10 +19,11 @@ TESTS = [path for path in SOURCES if path.is_relative_to(ROOT / "tests")]
 
 # Inside core: two columns, each importing upward only; they meet in `build`.
 NUMERIC_COLUMN = (
-    "codes", "errors", "sizes", "shapes", "exact", "logarithm", "rounded", "floats", "arrays",
-    "names", "kernels", "vjp", "softmax", "ops", "trace", "backward", "tape", "gradcheck",
-    "initial", "layers", "tokenizer", "layout", "batches", "rope", "attention", "config", "block",
-    "checkpoint", "prepared", "backbone", "text", "fresh", "cache", "incremental", "session",
+    "codes", "errors", "sizes", "shapes",
+    "exact", "logarithm", "rounded", "floats", "arrays", "names", "kernels",
+    "vjp", "softmax", "ops", "trace", "backward", "tape", "gradcheck", "initial", "layers",
+    "tokenizer", "layout", "batches", "rope", "attention", "config", "block", "checkpoint", "prepared",
+    "backbone", "text", "fresh", "cache", "incremental", "session",
 )  # fmt: skip
 RECORD_COLUMN = (
     *NUMERIC_COLUMN[: NUMERIC_COLUMN.index("kernels")], "canonical", "fields", "identity",
