@@ -22,8 +22,8 @@ NUMERIC_COLUMN = (
     "codes", "errors", "sizes", "shapes",
     "exact", "logarithm", "rounded", "floats", "arrays", "names", "kernels",
     "vjp", "softmax", "ops", "trace", "backward", "tape", "gradcheck", "initial", "layers",
-    "tokenizer", "layout", "batches", "rope", "attention", "config", "block", "checkpoint", "prepared",
-    "backbone", "text", "fresh", "cache", "incremental", "session",
+    "tokenizer", "layout", "batches", "rope", "attention", "config", "block", "checkpoint",
+    "prepared", "backbone", "text", "fresh", "cache", "incremental", "session",
 )  # fmt: skip
 RECORD_COLUMN = (
     *NUMERIC_COLUMN[: NUMERIC_COLUMN.index("kernels")], "canonical", "fields", "identity",
