@@ -10,6 +10,7 @@ from .errors import RecordRefusal
 
 MAX_BYTES: Final = 1_048_576
 MAX_DEPTH: Final = 16
+MAX_VALUES: Final = 16_384  # of one text, at any depth; a record holds about twenty
 MAX_DIGITS: Final = 39  # those of 2^128 - 1, the largest number a plan may meet
 
 
@@ -50,7 +51,8 @@ def decode(data: object, *, what: str, limit: int = MAX_BYTES) -> Value:
     what:    the name of the text, first part of every path
     limit:   bytes
     Refuses: record/not-bytes, record/size, record/encoding, then in textual order
-             record/syntax, record/nesting, record/digits, record/lone-surrogate, and at last
+             record/syntax, record/values, record/nesting, record/digits,
+             record/lone-surrogate, and at last
              record/duplicate-key
     Source:  config_planner.md section 2
     """
@@ -170,6 +172,7 @@ class _Scanner:
     """One pass over valid UTF-8.
 
     at:        the next byte
+    values:    how many were begun
     path:      the keys that lead to it
     duplicate: the path of the first key met twice
     """
@@ -178,6 +181,7 @@ class _Scanner:
         self.data = data
         self.what = what
         self.at = 0
+        self.values = 0
         self.path = [what]
         self.duplicate: Path | None = None
 
@@ -199,6 +203,9 @@ class _Scanner:
     def value(self) -> Value:
         """The value that begins at the next byte which is no white space."""
         self.space()
+        self.values += 1
+        if self.values > MAX_VALUES:
+            raise self.bound(Code.RECORD_VALUES, MAX_VALUES)
         match self.data[self.at : self.at + 1]:
             case b'"':
                 return self.string()
@@ -252,12 +259,7 @@ class _Scanner:
     def open(self) -> None:
         """Enters an object or array, while the depth allows it."""
         if len(self.path) > MAX_DEPTH:
-            raise RecordRefusal(
-                code=Code.RECORD_NESTING,
-                what=self.what,
-                expected=MAX_DEPTH,
-                details={"at": self.at},
-            )
+            raise self.bound(Code.RECORD_NESTING, MAX_DEPTH)
         self.at += 1
 
     def string(self) -> str:
@@ -322,6 +324,10 @@ class _Scanner:
             return False
         self.at += 1
         return True
+
+    def bound(self, code: Code, most: int) -> RecordRefusal:
+        """Which bound the next byte would break."""
+        return RecordRefusal(code=code, what=self.what, expected=most, details={"at": self.at})
 
     def fault(self, expected: str) -> RecordRefusal:
         """What is wrong at the next byte."""

@@ -929,6 +929,7 @@ class Code(StrEnum):
         "record/nesting",
         "{what} nests deeper than {expected} levels at byte {at}",
     )
+    RECORD_VALUES = "record/values", "{what} holds more than {expected} values at byte {at}"
     RECORD_DIGITS = (
         "record/digits",
         "{what} at byte {at}: a number has at most {expected} digits in a row, got {actual}",

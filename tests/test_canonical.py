@@ -101,6 +101,13 @@ def test_decode_reads_the_deepest_nesting_allowed() -> None:
     assert canonical.encode(canonical.decode(data, what="record"), what="record") == data + b"\n"
 
 
+def test_decode_counts_values_before_it_reads_them() -> None:
+    full = b"[" + b"0," * (canonical.MAX_VALUES - 2) + b"0]"
+    assert canonical.decode(full, what="record") == [0] * (canonical.MAX_VALUES - 1)
+    fault = refusal_of(canonical.decode, full[:-1] + b",0]", what="record")
+    assert (fault.code, fault.at) == (Code.RECORD_VALUES, len(full))
+
+
 @pytest.mark.parametrize("number", [b"1" * 5000, b"-0." + b"3" * 5000, b"1e" + b"9" * 5000])
 def test_decode_counts_digits_before_it_converts_them(number: bytes) -> None:
     fault = refusal_of(canonical.decode, number, what="record")
