@@ -50,8 +50,8 @@ def decode(data: object, *, what: str, limit: int = MAX_BYTES) -> Value:
 
     what:    the name of the text, first part of every path
     limit:   bytes
-    Refuses: record/not-bytes, record/size, record/encoding, then in textual order
-             record/syntax, record/values, record/nesting, record/digits,
+    Refuses: record/not-bytes, record/text-size, record/text-encoding, then in textual order
+             record/text-syntax, record/text-values, record/text-nesting, record/text-digits,
              record/lone-surrogate, and at last
              record/duplicate-key
     Source:  config_planner.md section 2
@@ -61,12 +61,12 @@ def decode(data: object, *, what: str, limit: int = MAX_BYTES) -> Value:
             code=Code.NOT_BYTES, what=what, expected="bytes", actual=type(data).__name__
         )
     if len(data) > limit:
-        raise RecordRefusal(code=Code.RECORD_SIZE, what=what, expected=limit, actual=len(data))
+        raise RecordRefusal(code=Code.TEXT_SIZE, what=what, expected=limit, actual=len(data))
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as fault:
         raise RecordRefusal(
-            code=Code.RECORD_ENCODING, what=what, details={"at": fault.start}
+            code=Code.TEXT_ENCODING, what=what, details={"at": fault.start}
         ) from None
     return _Scanner(data, what).document()
 
@@ -205,7 +205,7 @@ class _Scanner:
         self.space()
         self.values += 1
         if self.values > MAX_VALUES:
-            raise self.bound(Code.RECORD_VALUES, MAX_VALUES)
+            raise self.bound(Code.TEXT_VALUES, MAX_VALUES)
         match self.data[self.at : self.at + 1]:
             case b'"':
                 return self.string()
@@ -259,7 +259,7 @@ class _Scanner:
     def open(self) -> None:
         """Enters an object or array, while the depth allows it."""
         if len(self.path) > MAX_DEPTH:
-            raise self.bound(Code.RECORD_NESTING, MAX_DEPTH)
+            raise self.bound(Code.TEXT_NESTING, MAX_DEPTH)
         self.at += 1
 
     def string(self) -> str:
@@ -302,7 +302,7 @@ class _Scanner:
         token = match[0]
         if digits := _DIGITS.search(token):
             raise RecordRefusal(
-                code=Code.RECORD_DIGITS,
+                code=Code.TEXT_DIGITS,
                 what=self.what,
                 expected=MAX_DIGITS,
                 actual=len(digits[0]),
@@ -332,7 +332,7 @@ class _Scanner:
     def fault(self, expected: str) -> RecordRefusal:
         """What is wrong at the next byte."""
         return RecordRefusal(
-            code=Code.RECORD_SYNTAX,
+            code=Code.TEXT_SYNTAX,
             what=self.what,
             expected=expected,
             actual=_byte(self.data, self.at),

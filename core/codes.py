@@ -922,16 +922,16 @@ class Code(StrEnum):
     NOT_BYTES = "record/not-bytes", "{what} must be {expected}, got {actual}"
 
     # records and plans
-    RECORD_SIZE = "record/size", "{what} must be at most {expected} bytes, got {actual}"
-    RECORD_ENCODING = "record/encoding", "{what} is not valid UTF-8 at byte {at}"
-    RECORD_SYNTAX = "record/syntax", "{what} at byte {at}: expected {expected}, got {actual}"
-    RECORD_NESTING = (
-        "record/nesting",
+    TEXT_SIZE = "record/text-size", "{what} must be at most {expected} bytes, got {actual}"
+    TEXT_ENCODING = "record/text-encoding", "{what} is not valid UTF-8 at byte {at}"
+    TEXT_SYNTAX = "record/text-syntax", "{what} at byte {at}: expected {expected}, got {actual}"
+    TEXT_NESTING = (
+        "record/text-nesting",
         "{what} nests deeper than {expected} levels at byte {at}",
     )
-    RECORD_VALUES = "record/values", "{what} holds more than {expected} values at byte {at}"
-    RECORD_DIGITS = (
-        "record/digits",
+    TEXT_VALUES = "record/text-values", "{what} holds more than {expected} values at byte {at}"
+    TEXT_DIGITS = (
+        "record/text-digits",
         "{what} at byte {at}: a number has at most {expected} digits in a row, got {actual}",
     )
     LONE_SURROGATE = (

@@ -37,7 +37,7 @@ def test_decode_takes_bytes_alone(value: object) -> None:
 
 def test_decode_refuses_one_byte_over_the_bound_before_it_reads() -> None:
     fault = refusal_of(canonical.decode, b"\xff" * (canonical.MAX_BYTES + 1), what="record")
-    assert fault.code is Code.RECORD_SIZE
+    assert fault.code is Code.TEXT_SIZE
     assert (fault.expected, fault.actual) == (1_048_576, 1_048_577)
 
 
@@ -48,11 +48,11 @@ def test_decode_reads_exactly_the_bound() -> None:
 
 def test_decode_names_the_byte_that_is_not_utf8() -> None:
     fault = refusal_of(canonical.decode, b'"a\xff"', what="record")
-    assert (fault.code, fault.at) == (Code.RECORD_ENCODING, 2)
+    assert (fault.code, fault.at) == (Code.TEXT_ENCODING, 2)
 
 
 def test_decode_reports_the_encoding_before_the_syntax() -> None:
-    assert refusal_of(canonical.decode, b"][\xff", what="record").code is Code.RECORD_ENCODING
+    assert refusal_of(canonical.decode, b"][\xff", what="record").code is Code.TEXT_ENCODING
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_decode_names_the_byte_where_the_syntax_ends(
     data: bytes, at: int, expected: object
 ) -> None:
     fault = refusal_of(canonical.decode, data, what="record")
-    assert (fault.code, fault.at, fault.expected) == (Code.RECORD_SYNTAX, at, expected)
+    assert (fault.code, fault.at, fault.expected) == (Code.TEXT_SYNTAX, at, expected)
 
 
 @pytest.mark.parametrize("depth", [canonical.MAX_DEPTH + 1, 5000, 200_000])
@@ -93,7 +93,7 @@ def test_decode_refuses_deep_nesting_at_its_first_level_too_many(
     depth: int, opening: bytes
 ) -> None:
     fault = refusal_of(canonical.decode, opening * depth, what="record")
-    assert (fault.code, fault.at) == (Code.RECORD_NESTING, len(opening) * canonical.MAX_DEPTH)
+    assert (fault.code, fault.at) == (Code.TEXT_NESTING, len(opening) * canonical.MAX_DEPTH)
 
 
 def test_decode_reads_the_deepest_nesting_allowed() -> None:
@@ -105,13 +105,13 @@ def test_decode_counts_values_before_it_reads_them() -> None:
     full = b"[" + b"0," * (canonical.MAX_VALUES - 2) + b"0]"
     assert canonical.decode(full, what="record") == [0] * (canonical.MAX_VALUES - 1)
     fault = refusal_of(canonical.decode, full[:-1] + b",0]", what="record")
-    assert (fault.code, fault.at) == (Code.RECORD_VALUES, len(full))
+    assert (fault.code, fault.at) == (Code.TEXT_VALUES, len(full))
 
 
 @pytest.mark.parametrize("number", [b"1" * 5000, b"-0." + b"3" * 5000, b"1e" + b"9" * 5000])
 def test_decode_counts_digits_before_it_converts_them(number: bytes) -> None:
     fault = refusal_of(canonical.decode, number, what="record")
-    assert (fault.code, fault.expected, fault.actual) == (Code.RECORD_DIGITS, 39, 5000)
+    assert (fault.code, fault.expected, fault.actual) == (Code.TEXT_DIGITS, 39, 5000)
 
 
 def test_decode_reads_the_longest_number_allowed() -> None:
@@ -128,7 +128,7 @@ def test_decode_refuses_words_for_numbers_that_are_not_finite(text: str) -> None
     # Reported case json-nonfinite; 1e999 stays text and never becomes an infinity.
     assert (
         refusal_of(canonical.decode, f'{{"eps":{text}}}'.encode(), what="record").code
-        is Code.RECORD_SYNTAX
+        is Code.TEXT_SYNTAX
     )
 
 
@@ -154,7 +154,7 @@ def test_decode_refuses_a_key_twice_at_every_depth_and_names_it(text: str, what:
 
 
 def test_decode_reports_the_syntax_before_a_key_twice() -> None:
-    assert refusal_of(canonical.decode, b'{"a":1,"a":2', what="record").code is Code.RECORD_SYNTAX
+    assert refusal_of(canonical.decode, b'{"a":1,"a":2', what="record").code is Code.TEXT_SYNTAX
 
 
 @pytest.mark.parametrize("text", ['"\\ud800"', '"\\udc00\\ud800"', '"\\ud800a"', '{"\\uDFFF":1}'])

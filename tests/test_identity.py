@@ -99,7 +99,7 @@ def test_of_two_faults_the_earlier_check_speaks(pairs: list[tuple[str, str]], co
 @pytest.mark.parametrize(
     ("data", "code"),
     [
-        (b" " * 2_097_153, Code.RECORD_SIZE),
+        (b" " * 2_097_153, Code.TEXT_SIZE),
         (b"[]\n", Code.FIELD_TYPE),
         (VECTOR.replace(b'"domain"', b'"Domain"'), Code.UNKNOWN_KEY),
         (b'{"domain":"d","fields":{"a":"1"}}\n', Code.MISSING_KEY),

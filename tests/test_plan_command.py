@@ -130,9 +130,9 @@ def test_records_are_read_from_files(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("data", "code"),
     [
-        (b"", Code.RECORD_SYNTAX),
-        (b" " * 1_048_577, Code.RECORD_SIZE),
-        (b"\xff", Code.RECORD_ENCODING),
+        (b"", Code.TEXT_SYNTAX),
+        (b" " * 1_048_577, Code.TEXT_SIZE),
+        (b"\xff", Code.TEXT_ENCODING),
         (b'{"a":1,"a":1}', Code.DUPLICATE_KEY),
     ],
 )

@@ -225,7 +225,7 @@ def test_a_size_is_a_canonical_unsigned_integer(text: str) -> None:
 )
 def test_an_epsilon_is_sixteen_lowercase_hex_digits(text: str) -> None:
     data = MODEL.replace(b'"3eb0c6f7a0b5ed8d"', text.encode())
-    assert refusal_of(ModelRecord.from_bytes, data).code in (Code.FIELD_TYPE, Code.RECORD_SYNTAX)
+    assert refusal_of(ModelRecord.from_bytes, data).code in (Code.FIELD_TYPE, Code.TEXT_SYNTAX)
 
 
 @pytest.mark.parametrize("value", [4.0, True, "4", None])
@@ -298,9 +298,9 @@ FAULTS = [
     (b'"mask_policy":"causal",', b"", Code.MISSING_KEY),
     (b'"layers"', b'"extra":1,"layers"', Code.UNKNOWN_KEY),
     (b'"extra"', b'"extr\\u0061":2,"extra"', Code.DUPLICATE_KEY),
-    (b"}\n", b"}}\n", Code.RECORD_SYNTAX),
-    (b"byte-bpe-v1", b"byte-bpe-\xff", Code.RECORD_ENCODING),
-    (b"}\n", b"}" + b" " * 1_048_576, Code.RECORD_SIZE),
+    (b"}\n", b"}}\n", Code.TEXT_SYNTAX),
+    (b"byte-bpe-v1", b"byte-bpe-\xff", Code.TEXT_ENCODING),
+    (b"}\n", b"}" + b" " * 1_048_576, Code.TEXT_SIZE),
 ]
 TEXTS = list(
     accumulate(FAULTS, lambda data, fault: data.replace(fault[0], fault[1], 1), initial=MODEL)
@@ -323,7 +323,7 @@ def test_of_several_faults_the_earlier_check_speaks(data: bytes, code: Code) -> 
 )
 def test_the_reported_numbers_that_are_not_finite_are_refused(record: Any, text: str) -> None:
     assert refusal_of(record.from_bytes, text.encode()).code in (
-        Code.RECORD_SYNTAX,
+        Code.TEXT_SYNTAX,
         Code.UNKNOWN_KEY,
     )
 
