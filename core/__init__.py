@@ -8,7 +8,9 @@ from .attention import Attention
 from .backbone import DecoderBackbone
 from .batches import TextBatch, pack_documents, pad_documents
 from .block import DecoderBlock
+from .build import Constructed
 from .cache import KvCache
+from .census import census
 from .config import DecoderBlockConfig, DecoderConfig
 from .errors import (
     AdmissionRefusal,
@@ -26,7 +28,10 @@ from .errors import (
 from .initial import SplitMix64
 from .layers import Embedding, Linear, RmsNorm, SwiGlu
 from .layout import SequenceLayout
+from .planned import Plan
+from .planner import Admission, admit, plan
 from .prepared import InputEncoder, PreparedDecoderInput
+from .records import ModelRecord, RunRecord
 from .session import DecodeSession
 from .tape import NO_GRAD, RECORDING, Context, Parameter, Tensor, constant
 from .text import Decoder, TextInputEncoder, TextOutputHead
@@ -36,11 +41,13 @@ from .trace import Trace
 __all__ = [
     "NO_GRAD",
     "RECORDING",
+    "Admission",
     "AdmissionRefusal",
     "Attention",
     "BindingRefusal",
     "BpeTokenizer",
     "CapacityRefusal",
+    "Constructed",
     "Code",
     "Context",
     "DecodeSession",
@@ -54,12 +61,15 @@ __all__ = [
     "InputEncoder",
     "KvCache",
     "Linear",
+    "ModelRecord",
     "NumericRefusal",
     "Parameter",
+    "Plan",
     "PreparedDecoderInput",
     "RecordRefusal",
     "Refusal",
     "RmsNorm",
+    "RunRecord",
     "SequenceLayout",
     "ShapeRefusal",
     "SplitMix64",
@@ -71,9 +81,12 @@ __all__ = [
     "TextInputEncoder",
     "TextOutputHead",
     "Trace",
+    "admit",
+    "census",
     "constant",
     "floats",
     "ops",
     "pack_documents",
     "pad_documents",
+    "plan",
 ]

@@ -84,6 +84,11 @@ class DecoderBackbone:
         """The execution identity of an admitted construction, or None."""
         return self._identity
 
+    def bind_identity(self, identity: ExecutionIdentity) -> None:
+        """Attach the identity of an admitted construction; `build` does, to a fresh backbone."""
+        assert self._identity is None, "an identity is bound once"
+        self._identity = identity
+
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Block parameters in order, then the final gain."""

@@ -927,3 +927,112 @@ class Code(StrEnum):
         "decoded bytes are not valid UTF-8 at byte {valid_up_to}",
     )
     NOT_BYTES = "record/not-bytes", "{what} must be {expected}, got {actual}"
+
+    # records and plans
+    TEXT_SIZE = "record/text-size", "{what} must be at most {expected} bytes, got {actual}"
+    TEXT_ENCODING = "record/text-encoding", "{what} is not valid UTF-8 at byte {at}"
+    TEXT_SYNTAX = "record/text-syntax", "{what} at byte {at}: expected {expected}, got {actual}"
+    TEXT_NESTING = (
+        "record/text-nesting",
+        "{what} nests deeper than {expected} levels at byte {at}",
+    )
+    TEXT_VALUES = "record/text-values", "{what} holds more than {expected} values at byte {at}"
+    TEXT_DIGITS = (
+        "record/text-digits",
+        "{what} at byte {at}: a number has at most {expected} digits in a row, got {actual}",
+    )
+    LONE_SURROGATE = (
+        "record/lone-surrogate",
+        "{what} holds half of a surrogate pair, {actual}, which is no character",
+    )
+    DUPLICATE_KEY = "record/duplicate-key", "{what} stands more than once"
+    UNKNOWN_KEY = "record/unknown-key", "{what} is not a key here, expected {expected}"
+    MISSING_KEY = "record/missing-key", "{what} is missing, expected {expected}"
+    SCHEMA_VERSION = "record/schema-version", "{what} must be {expected}, got {actual}"
+    PARAMETER_FAMILY = "record/parameter-family", "{what} must be {expected}, got {actual}"
+    UNKNOWN_POLICY = "record/unknown-policy", "{what} must be {expected}, got {actual}"
+    UNKNOWN_NAME = "record/unknown-name", "{what} must be {expected}, got {actual}"
+    NOT_CANONICAL = (
+        "record/not-canonical",
+        "{what} differs from its canonical bytes at byte {at}: expected {expected}, got {actual}",
+    )
+    IDENTITY_GRAMMAR = (
+        "record/identity-grammar",
+        "{what} must be 1 to 64 bytes, first a-z, then a-z 0-9 . _ -, got {actual}",
+    )
+    IDENTITY_FIELD_COUNT = (
+        "record/identity-field-count",
+        "{what} must hold {expected} fields, got {actual}",
+    )
+    IDENTITY_VALUE_SIZE = (
+        "record/identity-value-size",
+        "{what} must be at most {expected} bytes, got {actual}",
+    )
+    IDENTITY_TOTAL_SIZE = (
+        "record/identity-total-size",
+        "{what}: domain, keys and values must be at most {expected} bytes together, got {actual}",
+    )
+    HEAD_GROUPING = (
+        "shape/head-grouping",
+        "{what}: {reason}: expected {expected}, got {actual}",
+        "",
+        "head grouping or dimensions",
+    )
+    EVEN_ROPE_HEAD_WIDTH = (
+        "shape/even-rope-head-width",
+        "{what}: {reason}: expected {expected}, got {actual}",
+        "",
+        "even RoPE head width",
+    )
+    PLAN_OVERFLOW = (
+        "capacity/plan-overflow",
+        "{what}: {reason} is {required}, more than {limit}",
+    )
+    INEXACT_DIVISION = (
+        "shape/inexact-division",
+        "{what}: {actual} is not divisible by {expected}",
+    )
+    UNKNOWN_BUFFER = "state/unknown-buffer", "{what}: expected {expected}, got {actual}"
+    RELEASED_BUFFER = "state/released-buffer", "{what}: expected {expected}, got {actual}"
+    BUFFER_EXISTS = "state/buffer-exists", "{what}: expected {expected}, got {actual}"
+    ALIAS_CYCLE = "state/alias-cycle", "{what}: expected {expected}, got {actual}"
+    BACKEND = "support/backend", "{what}: {feature} can be planned but nothing here executes it"
+    DEVICE = "support/device", "{what}: {feature} can be planned but nothing here executes it"
+    KERNEL = "support/kernel", "{what}: {feature} can be planned but nothing here executes it"
+    DTYPE = "support/dtype", "{what}: {feature} can be planned but nothing here executes it"
+    DISTRIBUTED = (
+        "support/distributed",
+        "{what}: {feature} can be planned but nothing here executes it",
+    )
+    ARTIFACT = "support/artifact", "{what}: {feature} is not selected"
+    PROFILE_STATE = "support/profile-state", "{what}: a profile in state {feature} executes nothing"
+    TOPOLOGY = (
+        "support/topology",
+        "{what}: {feature} is not supported, expected {expected}",
+    )
+    LIMIT_EXCEEDED = (
+        "capacity/limit-exceeded",
+        "{what} needs {required}, more than the limit {limit}",
+    )
+    PARTITION_EXCEEDED = (
+        "capacity/partition-exceeded",
+        "{what} needs {required} bytes, more than its partition of {limit}",
+    )
+    UNKNOWN_DEMAND = (
+        "capacity/unknown-demand",
+        "{what} is {required}, so it cannot be shown to stay within {limit}",
+    )
+    PLAN_REFUSED = "admission/plan-refused", "{what} may not run: {listed}"
+    ADMISSION_NOT_ISSUED = (
+        "state/admission-not-issued",
+        "{what}: expected {expected}, got {actual}",
+    )
+    ADMISSION_SPENT = "state/admission-spent", "{what}: expected {expected}, got {actual}"
+    GENERATOR_STATE = (
+        "state/generator-state",
+        "{what}: {reason} (expected {expected}, got {actual})",
+        "",
+        "caller RNG differs from declared initialization seed",
+    )
+    CONFIG_FIELD = "support/config-field", "{what}: a model record cannot express {feature}"
+    CONFIG_REFUSED = "admission/config-refused", "{what} does not map to a model record: {listed}"

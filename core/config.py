@@ -6,6 +6,7 @@ import struct
 from dataclasses import dataclass, fields
 from typing import Any
 
+from . import shapes
 from .attention import check_head_sizes
 from .errors import Code, ShapeRefusal
 from .initial import check_size
@@ -165,16 +166,15 @@ class DecoderConfig(_ByBits):
 
     def parameter_names(self) -> list[str]:
         """The 9 L + 2 names in their stable order. Source: numerics_init.md section 3"""
-        suffixes = (
-            "attention_norm.gain",
-            "attention.query.weight",
-            "attention.key.weight",
-            "attention.value.weight",
-            "attention.output.weight",
-            "ffn_norm.gain",
-            "ffn.gate.weight",
-            "ffn.up.weight",
-            "ffn.down.weight",
+        return [name for name, _ in shapes.named_tensors(self.parameter_groups())]
+
+    def parameter_groups(self) -> tuple[shapes.TensorGroup, ...]:
+        """The eleven groups of parameters, those that a census counts."""
+        return shapes.parameter_shapes(
+            self.vocabulary_size,
+            self.model_width,
+            self.layers,
+            self.heads,
+            self.heads,
+            self.feed_forward_width,
         )
-        blocks = [f"blocks.{i}.{suffix}" for i in range(self.layers) for suffix in suffixes]
-        return ["token_embedding.weight", *blocks, "final_norm.gain"]

@@ -90,10 +90,4 @@ def parameter_count(config: DecoderConfig) -> int:
 
     Source: config_planner.md section 4
     """
-    V, D, L, F = (
-        config.vocabulary_size,
-        config.model_width,
-        config.layers,
-        config.feed_forward_width,
-    )
-    return V * D + L * (4 * D * D + 3 * D * F + 2 * D) + D
+    return sum(group.parameter_elements for group in config.parameter_groups())

@@ -19,12 +19,17 @@ TESTS = [path for path in SOURCES if path.is_relative_to(ROOT / "tests")]
 
 # Inside core: two columns, each importing upward only; they meet in `build`.
 NUMERIC_COLUMN = (
-    "codes", "errors", "exact", "logarithm", "rounded", "floats", "arrays", "names", "kernels",
+    "codes", "errors", "sizes", "shapes",
+    "exact", "logarithm", "rounded", "floats", "arrays", "names", "kernels",
     "vjp", "softmax", "ops", "trace", "backward", "tape", "gradcheck", "initial", "layers",
-    "tokenizer", "layout", "batches", "rope", "attention", "config", "block", "checkpoint", "prepared",
-    "backbone", "text", "fresh", "cache", "incremental", "session",
+    "tokenizer", "layout", "batches", "rope", "attention", "config", "block", "checkpoint",
+    "prepared", "backbone", "text", "fresh", "cache", "incremental", "session",
 )  # fmt: skip
-RECORD_COLUMN = (*NUMERIC_COLUMN[: NUMERIC_COLUMN.index("kernels")], "records", "planner")
+RECORD_COLUMN = (
+    *NUMERIC_COLUMN[: NUMERIC_COLUMN.index("kernels")], "canonical", "fields", "identity",
+    "profiles", "limits", "records", "census", "ledgers", "liveness", "schedule", "lifetimes",
+    "workspace", "modes", "macs", "traffic", "report", "planned", "support", "planner",
+)  # fmt: skip
 COLUMNS = (NUMERIC_COLUMN, RECORD_COLUMN, (*NUMERIC_COLUMN, *RECORD_COLUMN, "build", "__init__"))
 STRANGERS = {("ops", "tape"), ("tape", "ops")}  # the tape runs any operation and knows none
 # Under TYPE_CHECKING alone: the carrier names the type of the backbone that it is made for, the
@@ -55,6 +60,15 @@ MAY_IMPORT = {
     "properties.machines": {*LAW_TOOLS, *MODEL_TOOLS},
     "properties.faults": {*LAW_TOOLS, *MODEL_TOOLS},
     "properties.cli": COMMAND,
+    "properties.allocations": {"numpy", "core"},
+    "properties.workspaces": {"core"},
+    "properties.enumeration": set[str](),
+    "properties.refusals": {"core"},
+    "properties.record_strategies": {"hypothesis", "core"},
+    "properties.record_fuzz": {"core"},
+    "properties.plan_command": COMMAND,
+    "properties.plan_table": COMMAND,
+    "properties.config_json": COMMAND,
     "properties.demos": COMMAND,
     "properties.verify": COMMAND,
     "golden.__init__": set[str](),

@@ -17,6 +17,7 @@ from .agreement import Disagreement
 # Name -> module; imported when its demo is called.
 DEMOS = {
     "input-boundary": "logitproof.properties.demos.input_boundary",
+    "configured-core": "logitproof.properties.demos.configured_core",
     "model-ops": "logitproof.properties.demos.model_ops",
     "embeddings": "logitproof.properties.demos.embeddings",
 }

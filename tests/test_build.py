@@ -1,0 +1,152 @@
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from logitproof.core import DecodeSession, Parameter, SplitMix64, TextInputEncoder, initial
+from logitproof.core.codes import Code
+from logitproof.core.planner import admit
+from logitproof.core.records import ModelRecord, RunRecord
+from logitproof.core.tape import RECORDING
+from logitproof.properties.refusals import refusal_of
+
+PAIRS = [("reference", "ced72c20be2a12d5"), ("bridge", "b626671938d234fd")]
+
+
+def admitted(scale: str) -> Any:
+    return admit(ModelRecord.scale(scale), RunRecord.fixture(f"{scale}-ci"))
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize(
+    ("scale", "bits", "raw"),
+    [
+        ("reference", "4016e416040925b7", "40312b108306dc49"),
+        ("bridge", "40177b5dcbcf3814", "40319c8658db6a0f"),
+    ],
+)
+def test_an_admitted_decoder_has_the_published_loss(scale: str, bits: str, raw: str) -> None:
+    decoder = admitted(scale).construct(SplitMix64(4701)).decoder
+    batch = ([[0, 99, 100]], [[99, 100, 1]])
+    assert decoder.loss(*batch).value.astype(">f8").tobytes().hex() == bits
+    assert decoder.loss_sum(*batch).value.astype(">f8").tobytes().hex() == raw
+
+
+@pytest.mark.parametrize(("scale", "state"), PAIRS)
+def test_a_construction_is_identified_by_records_generator_and_policy(
+    scale: str, state: str
+) -> None:
+    token, rng = admitted(scale), SplitMix64(4701)
+    made = token.construct(rng)
+    fields = {
+        "semantic-sha256": token.plan.model_sha256,
+        "run-sha256": token.plan.run_sha256,
+        "initial-rng": "4701",
+        "final-rng": str(int(state, 16)),
+        "policy": "residual-output-init-depth-v1",
+        "base-initializer": "xavier-uniform-splitmix64-v1",
+    }
+    frame = {"domain": "decoder-construction-v1", "fields": fields, "schema_version": 1}
+    text = json.dumps(frame, separators=(",", ":"), sort_keys=True) + "\n"
+    assert made.identity == hashlib.sha256(text.encode()).hexdigest()
+    assert rng.state == int(state, 16)
+
+
+@pytest.mark.parametrize(("scale", "state"), PAIRS)
+def test_the_execution_identity_binds_both_records_and_the_rows(scale: str, state: str) -> None:
+    token = admitted(scale)
+    made = token.construct(SplitMix64(4701))
+    bound = made.decoder.backbone.identity
+    digests = (token.plan.model_sha256, token.plan.run_sha256, made.identity)
+    assert (bound.semantic, bound.run, bound.construction) == digests
+    assert bound.max_rows == token.plan.run.microbatch
+    assert made.record.final_state == int(state, 16)
+
+
+def test_more_rows_than_admitted_are_refused_by_the_prepared_input() -> None:
+    decoder = admitted("bridge").construct(SplitMix64(4701)).decoder
+    assert decoder.forward(np.zeros((8, 2), dtype=np.int64)).logits.shape == (8, 2, 266)
+    encoder = TextInputEncoder(decoder, np.zeros((9, 2), dtype=np.int64))
+    fault = refusal_of(encoder.encode, RECORDING, decoder.backbone)
+    assert (fault.code, fault.reason) == (Code.PREPARED_SHAPE, "B,T,D or admitted row count")
+
+
+def test_another_construction_is_another_execution() -> None:
+    first, second = (admitted("bridge").construct(SplitMix64(4701)).decoder for _ in range(2))
+    prepared = TextInputEncoder(first, [[1]]).encode(RECORDING, first.backbone)
+    assert refusal_of(prepared.validate, second.backbone).code is Code.PREPARED_PARAMETER
+
+
+def test_the_constructor_makes_the_tensors_of_the_census() -> None:
+    token = admitted("bridge")
+    made = token.construct(SplitMix64(4701)).decoder
+    named = {name: parameter.shape for name, parameter in made.parameters.items()}
+    assert list(named.items()) == list(token.plan.census.named_tensors())
+
+
+def test_a_token_constructs_once() -> None:
+    token = admitted("reference")
+    token.construct(SplitMix64(4701))
+    rng = SplitMix64(4701)
+    assert refusal_of(token.construct, rng).code is Code.ADMISSION_SPENT
+    assert rng.state == 4701
+
+
+def test_a_wrong_generator_draws_nothing_and_leaves_the_token() -> None:
+    token, wrong = admitted("reference"), SplitMix64(39)
+    assert refusal_of(token.construct, wrong).code is Code.GENERATOR_STATE
+    assert wrong.state == 39
+    assert token.construct(SplitMix64(4701)).decoder.config.layers == 1
+
+
+def test_what_is_no_generator_is_refused_and_leaves_the_token() -> None:
+    token = admitted("reference")
+    assert refusal_of(token.construct, object()).code is Code.GENERATOR_STATE
+    assert refusal_of(token.construct, Stateful()).code is Code.FIELD_TYPE
+    assert token.construct(SplitMix64(4701)).identity
+
+
+class Stateful:
+    """A state and nothing that draws."""
+
+    state = 4701
+
+
+@pytest.mark.parametrize("scale", ["reference", "bridge", "production"])
+def test_before_admission_nothing_is_allocated_and_nothing_drawn(
+    scale: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = {"parameters": 0, "draws": 0}
+
+    def counted(name: str, original: Any) -> Any:
+        def count(*arguments: Any, **named: Any) -> Any:
+            counts[name] += 1
+            return original(*arguments, **named)
+
+        return count
+
+    monkeypatch.setattr(Parameter, "__init__", counted("parameters", Parameter.__init__))
+    uniforms = counted("draws", initial.SplitMix64.uniforms)
+    monkeypatch.setattr(initial.SplitMix64, "uniforms", uniforms)
+    profile = "production-plan-only" if scale == "production" else f"{scale}-ci"
+    before = planned_and_refused(ModelRecord.scale(scale), RunRecord.fixture(profile))
+    assert (before, counts) == (scale == "production", {"parameters": 0, "draws": 0})
+
+
+def planned_and_refused(model: ModelRecord, run: RunRecord) -> bool:
+    try:
+        admit(model, run)
+    except ValueError:
+        return True
+    return False
+
+
+def test_a_session_over_an_admitted_decoder_counts_the_published_work() -> None:
+    with DecodeSession(admitted("bridge").construct(SplitMix64(4701)).decoder) as session:
+        session.prefill([0, 99])
+        output = session.decode(100)
+    assert (output.length, session.work.cache_appends) == (3, 6)
+    assert session.work.attention_score_values == 24
+    assert session.cache.nbytes == 8192

@@ -1,0 +1,311 @@
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logitproof.core import fields, liveness
+from logitproof.core.codes import Code
+from logitproof.core.errors import AdmissionRefusal
+from logitproof.core.liveness import Event
+from logitproof.core.planner import plan
+from logitproof.core.records import ModelRecord, RunRecord
+from logitproof.core.sizes import UNKNOWN
+from logitproof.properties import config_json, plan_command, plan_table
+from logitproof.properties.cli import UsageError
+from logitproof.properties.refusals import refusal_of
+
+# A checkpoint's configuration of the shape of a small published decoder, its head tied.
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+    "head_dim": 64,
+    "hidden_act": "silu",
+    "hidden_size": 576,
+    "initializer_range": 0.041666666666666664,
+    "intermediate_size": 1536,
+    "max_position_embeddings": 8192,
+    "mlp_bias": False,
+    "model_type": "llama",
+    "num_attention_heads": 9,
+    "num_hidden_layers": 30,
+    "num_key_value_heads": 3,
+    "pretraining_tp": 1,
+    "rms_norm_eps": 1e-05,
+    "rope_scaling": None,
+    "rope_theta": 100000,
+    "tie_word_embeddings": True,
+    "torch_dtype": "bfloat16",
+    "use_cache": True,
+    "vocab_size": 49152,
+}
+
+
+def call(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    plan_command.add_arguments(parser)
+    return plan_command.run(parser.parse_args(arguments))
+
+
+def read(**changes: Any) -> config_json.Reading:
+    config = {key: value for key, value in {**CONFIG, **changes}.items() if value != "absent"}
+    return config_json.read(json.dumps(config).encode())
+
+
+def reasons(**changes: Any) -> list[tuple[Code, str]]:
+    fault = refusal_of(read, **changes)
+    assert isinstance(fault, AdmissionRefusal)
+    assert (fault.code, fault.what) == (Code.CONFIG_REFUSED, "config.json")
+    assert "\n" not in str(fault)
+    return [(reason.code, reason.what) for reason in fault.reasons]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["reference", "reference-ci"], 0),
+        (["production", "production-plan-only"], 0),
+        (["reference", "reference-ci", "--require-admissible"], 0),
+        (["production", "production-plan-only", "--require-admissible"], 1),
+        (["laptop", "8gb-gpu-core", "--mode", "cached"], 0),
+    ],
+)
+def test_a_complete_plan_ends_well_unless_it_had_to_be_admissible(
+    arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(*arguments) == code
+    printed = capsys.readouterr().out
+    assert printed.startswith("plan\n")
+    assert "refusals:" in printed
+
+
+def test_the_table_shows_totals_peak_and_every_refusal(capsys: pytest.CaptureFixture[str]) -> None:
+    call("production", "production-plan-only")
+    printed = capsys.readouterr().out
+    assert "69,500,936,192" in printed
+    assert "2,981,072,375,644,160" in printed
+    assert "10,737,418,240 B (10.0 GiB)" in printed
+    assert printed.count("<- peak") == 1
+    assert "refusals: 7" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "what"),
+    [
+        (["unheard-of", "reference-ci"], Code.UNKNOWN_NAME, "scale"),
+        (["reference", "unheard-of"], Code.UNKNOWN_NAME, "fixture"),
+        (["reference", "reference-ci", "--mode", "fast"], Code.UNKNOWN_NAME, "mode"),
+    ],
+)
+def test_a_wrong_call_is_refused_before_anything_is_printed(
+    arguments: list[str], code: Code, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fault = refusal_of(call, *arguments)
+    assert (fault.code, fault.what) == (code, what)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["reference"], ["--from-config", "x", "bridge", "bridge-ci"]]
+)
+def test_a_wrong_number_of_records_is_a_usage_error(arguments: list[str]) -> None:
+    with pytest.raises(UsageError, match="logitproof plan"):
+        call(*arguments)
+
+
+def test_records_are_read_from_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, run = tmp_path / "model.json", tmp_path / "run.json"
+    model.write_bytes(ModelRecord.scale("bridge").to_bytes())
+    run.write_bytes(RunRecord.fixture("bridge-ci").to_bytes())
+    assert call(str(model), str(run)) == 0
+    from_files = capsys.readouterr().out
+    call("bridge", "bridge-ci")
+    assert capsys.readouterr().out == from_files
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"", Code.TEXT_SYNTAX),
+        (b" " * 1_048_577, Code.TEXT_SIZE),
+        (b"\xff", Code.TEXT_ENCODING),
+        (b'{"a":1,"a":1}', Code.DUPLICATE_KEY),
+    ],
+)
+def test_a_file_that_is_no_record_is_refused(tmp_path: Path, data: bytes, code: Code) -> None:
+    path = tmp_path / "record.json"
+    path.write_bytes(data)
+    assert refusal_of(call, str(path), "bridge-ci").code is code
+    assert refusal_of(call, "bridge", str(path)).code is code
+
+
+def test_the_json_file_holds_the_report(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    call("bridge", "bridge-ci", "--mode", "cached", "--json", str(path))
+    report = plan(ModelRecord.scale("bridge"), RunRecord.fixture("bridge-ci"), "cached").as_json()
+    assert json.loads(path.read_text()) == report
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(OSError, match="directory"):
+        call("bridge", "bridge-ci", "--json", str(tmp_path))
+    assert capsys.readouterr().out == ""
+
+
+def test_a_configuration_that_maps_is_planned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG))
+    assert call("--from-config", str(path)) == 0
+    printed = capsys.readouterr().out
+    assert "134,515,008" in printed  # V*D + L*(2*D^2 + 2*D*K + 3*D*F + 2*D) + D
+    assert "planned for the run production-plan-only" in printed
+
+
+def test_a_configuration_is_planned_for_the_run_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tmp_path / "config.json", tmp_path / "plan.json"
+    path.write_text(json.dumps(CONFIG))
+    assert call("--from-config", str(path), "8gb-gpu-core", "--json", str(out)) == 0
+    assert "8gb-gpu-core (planned)" in capsys.readouterr().out
+    assert "planned for the run 8gb-gpu-core" in json.loads(out.read_text())["notes"]
+
+
+def test_a_configuration_gives_the_record_of_its_values() -> None:
+    record = read().record
+    assert (record.vocabulary_size, record.model_width, record.layers) == (49152, 576, 30)
+    assert (record.heads, record.kv_heads, record.feed_forward_width) == (9, 3, 1536)
+    assert (record.max_positions, record.dtype_policy) == (8192, "bf16-accounting")
+    assert fields.float_of(record.rope_base) == 100000.0
+    assert fields.float_of(record.rms_epsilon) == 1e-05
+
+
+@pytest.mark.parametrize("value", ["absent", None])
+def test_without_key_heads_every_query_head_has_its_own(value: Any) -> None:
+    reading = read(num_key_value_heads=value)
+    assert reading.record.kv_heads == 9
+    assert any("its own" in note for note in reading.notes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "dtype"),
+    [
+        ({"torch_dtype": "float16"}, "half-protected-32"),
+        ({"torch_dtype": "absent", "dtype": "float64"}, "f64"),
+        ({"torch_dtype": "absent"}, "bf16-accounting"),
+    ],
+)
+def test_an_element_type_maps_to_a_policy(changes: dict[str, Any], dtype: str) -> None:
+    assert read(**changes).record.dtype_policy == dtype
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("tie_word_embeddings", False),
+        ("tie_word_embeddings", 1),
+        ("head_dim", 128),
+        ("head_dim", "64"),
+        ("attention_bias", True),
+        ("mlp_bias", True),
+        ("sliding_window", 4096),
+        ("rope_scaling", {"rope_type": "llama3", "factor": 8.0}),
+        ("num_local_experts", 8),
+        ("num_experts_per_tok", 2),
+        ("model_type", "gemma2"),
+        ("hidden_act", "gelu"),
+        ("torch_dtype", "float32"),
+        ("partial_rotary_factor", 0.5),
+        ("attention_dropout", 0.1),
+        ("quantization_config", {"bits": 4}),
+        ("architectures", ["LlamaForSequenceClassification"]),
+        ("unheard_of", None),
+    ],
+)
+def test_what_a_record_cannot_express_is_refused_by_its_key(key: str, value: Any) -> None:
+    assert reasons(**{key: value}) == [(Code.CONFIG_FIELD, f"config.json.{key}")]
+
+
+@pytest.mark.parametrize(
+    "key", ["hidden_size", "rope_theta", "rms_norm_eps", "tie_word_embeddings"]
+)
+def test_a_missing_key_is_refused(key: str) -> None:
+    assert (Code.MISSING_KEY, f"config.json.{key}") in reasons(**{key: "absent"})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "code"),
+    [
+        ("hidden_size", 576.0, Code.FIELD_TYPE),
+        ("num_hidden_layers", True, Code.FIELD_TYPE),
+        ("rope_theta", "10000", Code.FIELD_TYPE),
+        ("rope_theta", 0, Code.FIELD_RANGE),
+        ("rms_norm_eps", -1e-6, Code.FIELD_RANGE),
+        ("rms_norm_eps", True, Code.FIELD_TYPE),
+    ],
+)
+def test_a_value_of_another_kind_is_refused(key: str, value: Any, code: Code) -> None:
+    assert (code, f"config.json.{key}") in reasons(**{key: value})
+
+
+def test_a_float_beyond_the_largest_is_refused() -> None:
+    text = json.dumps(CONFIG).replace("1e-05", "1e999")
+    fault = refusal_of(config_json.read, text.encode())
+    assert [reason.what for reason in fault.reasons] == ["config.json.rms_norm_eps"]
+
+
+def test_every_reason_of_a_configuration_is_told_at_once() -> None:
+    changes = {"tie_word_embeddings": False, "sliding_window": 4096, "hidden_size": "absent"}
+    assert {what for _, what in reasons(**changes)} == {
+        "config.json.hidden_size",
+        "config.json.head_dim",
+        "config.json.tie_word_embeddings",
+        "config.json.sliding_window",
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"num_key_value_heads": 2, "head_dim": None}, Code.HEAD_GROUPING),
+        ({"hidden_size": 0, "head_dim": None}, Code.FIELD_RANGE),
+        ({"num_attention_heads": 0, "head_dim": None}, Code.FIELD_RANGE),
+        ({"hidden_size": 10, "num_attention_heads": 4, "head_dim": None}, Code.HEAD_GROUPING),
+    ],
+)
+def test_a_configuration_passes_the_checks_of_the_record(
+    changes: dict[str, Any], code: Code
+) -> None:
+    # Reported case cfg-head-dim: a validation error, never a division by zero.
+    assert refusal_of(read, **changes).code is code
+
+
+def test_a_configuration_is_an_object() -> None:
+    assert refusal_of(config_json.read, b"[]").code is Code.FIELD_TYPE
+
+
+def test_the_bars_show_owned_bytes_workspace_and_what_is_unknown() -> None:
+    events = [
+        Event(action="allocate", name="a", bytes=20),
+        Event(action="use", name="b", workspace=20),
+        Event(action="use", name="c", workspace=UNKNOWN),
+    ]
+    drawn = list(plan_table.timeline(liveness.measure(events)))
+    assert drawn[0] == "  allocate a " + "#" * 20 + " " * 22 + "20 B"
+    assert drawn[1] == "  use b      " + "#" * 20 + "+" * 20 + "  40 B <- peak"
+    assert drawn[2] == "  use c      " + "#" * 20 + "?" + " " * 21 + "20 B"
+
+
+def test_a_long_timeline_is_drawn_in_few_rows() -> None:
+    events = [Event(action="allocate", name=f"a{i}", bytes=1) for i in range(1000)]
+    drawn = list(plan_table.timeline(liveness.measure(events), rows=10))
+    assert len(drawn) == 10
+    assert drawn[-1].endswith("1,000 B <- peak")
