@@ -297,7 +297,7 @@ class DecodeSession:
         hidden, tickets = run_cached(decoder.backbone, prepared, cache.layers, position)
         logits = decoder.head.forward(NO_GRAD, hidden)
         self._check_tickets(tickets)
-        score_values = sum(ticket.score_values for ticket in tickets)
+        score_values = sum(int(ticket.score_values) for ticket in tickets)
         work = cache.work.after_token(
             layers=len(cache.layers), score_values=score_values, prefill=prefill
         )
