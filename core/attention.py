@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from . import ops
-from .errors import Code, ShapeRefusal
+from .errors import Code, ShapeRefusal, check_equal, check_not_zero
 from .floats import Ids
 from .initial import SplitMix64, check_size
 from .layers import Linear
@@ -31,14 +31,11 @@ def split_heads(x: Tensor, heads: int, *, context: Context = RECORDING) -> Tenso
         shape/zero-head-width, shape/width-not-divisible
     Source:  layers.md section 6
     """
-    if len(x.shape) != 3:
-        raise ShapeRefusal(code=Code.SPLIT_RANK, what="heads", expected=3, actual=len(x.shape))
+    check_equal(Code.SPLIT_RANK, "heads", 3, len(x.shape))
     B, T, D = x.shape
     heads = check_size(heads, what="heads")
-    if heads == 0:
-        raise ShapeRefusal(code=Code.ZERO_HEAD_COUNT, what="heads", expected=1, actual=0)
-    if D == 0:
-        raise ShapeRefusal(code=Code.ZERO_HEAD_WIDTH, what="heads", expected=1, actual=0)
+    check_not_zero(Code.ZERO_HEAD_COUNT, "heads", heads)
+    check_not_zero(Code.ZERO_HEAD_WIDTH, "heads", D)
     if D % heads:
         raise ShapeRefusal(code=Code.WIDTH_NOT_DIVISIBLE, what="heads", expected=heads, actual=D)
     split = context.apply(ops.reshape, x, shape=(B, T, heads, D // heads))
@@ -52,13 +49,10 @@ def merge_heads(x: Tensor, *, context: Context = RECORDING) -> Tensor:
         capacity/size-overflow
     Source:  layers.md section 6
     """
-    if len(x.shape) != 4:
-        raise ShapeRefusal(code=Code.MERGE_RANK, what="heads", expected=4, actual=len(x.shape))
+    check_equal(Code.MERGE_RANK, "heads", 4, len(x.shape))
     B, H, T, d_h = x.shape
-    if H == 0:
-        raise ShapeRefusal(code=Code.ZERO_HEAD_COUNT, what="heads", expected=1, actual=0)
-    if d_h == 0:
-        raise ShapeRefusal(code=Code.ZERO_HEAD_WIDTH, what="heads", expected=1, actual=0)
+    check_not_zero(Code.ZERO_HEAD_COUNT, "heads", H)
+    check_not_zero(Code.ZERO_HEAD_WIDTH, "heads", d_h)
     rows = context.apply(ops.transpose, x, axes=(1, 2))
     return context.apply(ops.reshape, rows, shape=(B, T, H * d_h))
 
@@ -96,34 +90,15 @@ def scaled_dot_product(
 def _check_core(query: Tensor, key: Tensor, value: Tensor) -> None:
     operands = {"query": query, "key": key, "value": value}
     for name, operand in operands.items():
-        if len(operand.shape) != 3:
-            raise ShapeRefusal(
-                code=Code.ATTENTION_RANK, what=name, expected=3, actual=len(operand.shape)
-            )
+        check_equal(Code.ATTENTION_RANK, name, 3, len(operand.shape))
     for axis, code in enumerate((Code.ATTENTION_BATCH_MISMATCH, Code.ATTENTION_TOKEN_MISMATCH)):
         for other in (key, value):
-            if other.shape[axis] != query.shape[axis]:
-                raise ShapeRefusal(
-                    code=code,
-                    what="attention",
-                    expected=query.shape[axis],
-                    actual=other.shape[axis],
-                )
-    if query.shape[1] == 0:
-        raise ShapeRefusal(code=Code.EMPTY_TOKENS, what="attention", expected=1, actual=0)
-    if query.shape[2] == 0:
-        raise ShapeRefusal(code=Code.ZERO_QUERY_WIDTH, what="attention", expected=1, actual=0)
-    if key.shape[2] == 0:
-        raise ShapeRefusal(code=Code.ZERO_KEY_WIDTH, what="attention", expected=1, actual=0)
-    if query.shape[2] != key.shape[2]:
-        raise ShapeRefusal(
-            code=Code.ATTENTION_WIDTH_MISMATCH,
-            what="attention",
-            expected=query.shape[2],
-            actual=key.shape[2],
-        )
-    if value.shape[2] == 0:
-        raise ShapeRefusal(code=Code.ZERO_VALUE_WIDTH, what="attention", expected=1, actual=0)
+            check_equal(code, "attention", query.shape[axis], other.shape[axis])
+    check_not_zero(Code.EMPTY_TOKENS, "attention", query.shape[1])
+    check_not_zero(Code.ZERO_QUERY_WIDTH, "attention", query.shape[2])
+    check_not_zero(Code.ZERO_KEY_WIDTH, "attention", key.shape[2])
+    check_equal(Code.ATTENTION_WIDTH_MISMATCH, "attention", query.shape[2], key.shape[2])
+    check_not_zero(Code.ZERO_VALUE_WIDTH, "attention", value.shape[2])
 
 
 def check_head_sizes(D: int, heads: int, *, what: str) -> int:
@@ -133,10 +108,8 @@ def check_head_sizes(D: int, heads: int, *, what: str) -> int:
         shape/odd-head-width
     Source:  layers.md section 9
     """
-    if D == 0:
-        raise ShapeRefusal(code=Code.ZERO_MODEL_WIDTH, what=what, expected=1, actual=0)
-    if heads == 0:
-        raise ShapeRefusal(code=Code.ZERO_HEAD_COUNT, what=what, expected=1, actual=0)
+    check_not_zero(Code.ZERO_MODEL_WIDTH, what, D)
+    check_not_zero(Code.ZERO_HEAD_COUNT, what, heads)
     if D % heads:
         raise ShapeRefusal(code=Code.MODEL_WIDTH_NOT_DIVISIBLE, what=what, expected=heads, actual=D)
     if D // heads % 2:
@@ -171,13 +144,7 @@ class Attention:
         _check_projections(query, key, value)
         self.heads = check_size(heads, what="heads")
         d_h = _check_output(query, key, value, output, self.heads)
-        if rotation.width != d_h:
-            raise ShapeRefusal(
-                code=Code.ROTATION_WIDTH_MISMATCH,
-                what="attention",
-                expected=rotation.width,
-                actual=d_h,
-            )
+        check_equal(Code.ROTATION_WIDTH_MISMATCH, "attention", rotation.width, d_h)
         self.query, self.key, self.value, self.output = query, key, value, output
         self.rotation = rotation
 
@@ -307,19 +274,9 @@ class Attention:
         return self.query.weight.name.removesuffix(".query.weight")
 
     def _check_input(self, x: Tensor) -> None:
-        if len(x.shape) != 3:
-            raise ShapeRefusal(
-                code=Code.INPUT_RANK, what=self._what, expected=3, actual=len(x.shape)
-            )
-        if x.shape[2] != self.model_width:
-            raise ShapeRefusal(
-                code=Code.INPUT_WIDTH_MISMATCH,
-                what=self._what,
-                expected=self.model_width,
-                actual=x.shape[2],
-            )
-        if x.shape[1] == 0:
-            raise ShapeRefusal(code=Code.EMPTY_TOKENS, what=self._what, expected=1, actual=0)
+        check_equal(Code.INPUT_RANK, self._what, 3, len(x.shape))
+        check_equal(Code.INPUT_WIDTH_MISMATCH, self._what, self.model_width, x.shape[2])
+        check_not_zero(Code.EMPTY_TOKENS, self._what, x.shape[1])
 
     def heads_of(self, x: Tensor, *, context: Context) -> tuple[Tensor, Tensor, Tensor]:
         """Query, key and value [B, H, T, d_h], projected in this order."""
@@ -369,5 +326,4 @@ def _check_output(query: Linear, key: Linear, value: Linear, output: Linear, hea
 
 
 def _check_equal(code: Code, layer: Linear, expected: int, actual: int) -> None:
-    if expected != actual:
-        raise ShapeRefusal(code=code, what=layer.weight.name, expected=expected, actual=actual)
+    check_equal(code, layer.weight.name, expected, actual)

@@ -10,7 +10,14 @@ from .arrays import as_integers, not_an_integer
 from .block import DecoderBlock
 from .checkpoint import checkpoint
 from .config import DecoderBlockConfig, float_bits
-from .errors import BindingRefusal, Code, IndexRefusal, RecordRefusal, Refusal, ShapeRefusal
+from .errors import (
+    BindingRefusal,
+    Code,
+    IndexRefusal,
+    RecordRefusal,
+    Refusal,
+    check_equal,
+)
 from .layers import RmsNorm
 from .layout import SequenceLayout
 from .prepared import PreparedDecoderInput
@@ -218,14 +225,13 @@ def check_block(config: DecoderBlockConfig, block: DecoderBlock, layer: int) -> 
     for code, expected, actual in sizes:
         _check_size(code, what, layer, expected, actual)
     sharing = (config.kv_heads, config.context_window)
-    if sharing != (attention.kv_heads, attention.context_window):
-        raise BindingRefusal(
-            code=Code.PREPARED_HEAD_SHARING,
-            what=what,
-            expected=sharing,
-            actual=(attention.kv_heads, attention.context_window),
-            details={"layer": layer},
-        )
+    check_equal(
+        Code.PREPARED_HEAD_SHARING,
+        what,
+        sharing,
+        (attention.kv_heads, attention.context_window),
+        layer=layer,
+    )
     _check_size(
         Code.LAYER_FEED_FORWARD_WIDTH_MISMATCH,
         what,
@@ -256,23 +262,14 @@ def check_block(config: DecoderBlockConfig, block: DecoderBlock, layer: int) -> 
 
 def check_final_norm(config: DecoderBlockConfig, final_norm: RmsNorm) -> None:
     """Refuses: shape/final-norm-width-mismatch, binding/final-norm-epsilon-mismatch"""
-    if final_norm.width != config.model_width:
-        raise ShapeRefusal(
-            code=Code.FINAL_NORM_WIDTH_MISMATCH,
-            what="final_norm",
-            expected=config.model_width,
-            actual=final_norm.width,
-        )
+    check_equal(Code.FINAL_NORM_WIDTH_MISMATCH, "final_norm", config.model_width, final_norm.width)
     _check_bits(
         Code.FINAL_NORM_EPSILON_MISMATCH, "final_norm", config.rms_epsilon, final_norm.epsilon
     )
 
 
 def _check_size(code: Code, what: str, layer: int, expected: int, actual: int) -> None:
-    if expected != actual:
-        raise ShapeRefusal(
-            code=code, what=what, expected=expected, actual=actual, details={"layer": layer}
-        )
+    check_equal(code, what, expected, actual, layer=layer)
 
 
 def _check_bits(code: Code, what: str, expected: float, actual: float, **details: object) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from .arrays import as_values, first_non_finite, sealed
-from .errors import BindingRefusal, Code, NumericRefusal, ShapeRefusal, StateRefusal
+from .errors import Code, NumericRefusal, ShapeRefusal, StateRefusal, check_equal
 from .floats import Array
 from .trace import TraceEdge, TraceNode
 
@@ -57,18 +57,15 @@ class ReversePass:
         for node in reversed(self.topology):
             for operand, parent in enumerate(node._parents):
                 recorded = node._read_revisions[operand]
-                if parent._revision != recorded:
-                    raise BindingRefusal(
-                        code=Code.STALE_OPERAND_VALUE,
-                        what=node.op,
-                        expected=recorded,
-                        actual=parent._revision,
-                        details={
-                            "child": self._index[id(node)],
-                            "parent": self._index[id(parent)],
-                            "operand": operand,
-                        },
-                    )
+                check_equal(
+                    Code.STALE_OPERAND_VALUE,
+                    node.op,
+                    recorded,
+                    parent._revision,
+                    child=self._index[id(node)],
+                    parent=self._index[id(parent)],
+                    operand=operand,
+                )
 
     def _walk(self) -> None:
         for reverse_index, child in enumerate(reversed(self.topology)):
@@ -268,13 +265,7 @@ def _checked_seed(output: Tensor, seed: object) -> Array:
     if seed is None:
         return np.ones(())
     values = as_values(seed, what="seed")
-    if values.shape != output.shape:
-        raise ShapeRefusal(
-            code=Code.SEED_SHAPE_MISMATCH,
-            what=output.op,
-            expected=output.shape,
-            actual=values.shape,
-        )
+    check_equal(Code.SEED_SHAPE_MISMATCH, output.op, output.shape, values.shape)
     bad = first_non_finite(values)
     if bad is not None:
         raise NumericRefusal(code=Code.NON_FINITE_SEED, what="seed", at=bad[0], value=bad[1])

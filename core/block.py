@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .attention import Attention
 from .config import DecoderBlockConfig
-from .errors import Code, ShapeRefusal, SupportRefusal
+from .errors import Code, SupportRefusal, check_equal
 from .initial import SplitMix64
 from .layers import Linear, RmsNorm, SwiGlu, add_residual
 from .layout import SequenceLayout
@@ -35,14 +35,13 @@ class DecoderBlock:
             "feed-forward output": ffn.down.output_width,
         }
         for component, width in widths.items():
-            if width != attention.model_width:
-                raise ShapeRefusal(
-                    code=Code.COMPONENT_WIDTH_MISMATCH,
-                    what=component,
-                    expected=attention.model_width,
-                    actual=width,
-                    details={"component": component},
-                )
+            check_equal(
+                Code.COMPONENT_WIDTH_MISMATCH,
+                component,
+                attention.model_width,
+                width,
+                component=component,
+            )
         self.attention_norm, self.attention = attention_norm, attention
         self.ffn_norm, self.ffn = ffn_norm, ffn
         check_distinct([p.name for p in self.parameters])
@@ -86,13 +85,7 @@ class DecoderBlock:
             its parts' in block order
         """
         check_executable(config)
-        if len(parameters) != 9:
-            raise ShapeRefusal(
-                code=Code.PARAMETER_COUNT_MISMATCH,
-                what="block",
-                expected=9,
-                actual=len(parameters),
-            )
+        check_equal(Code.PARAMETER_COUNT_MISMATCH, "block", 9, len(parameters))
         norm, query, key, value, output, ffn_norm, gate, up, down = parameters
         attention_norm = RmsNorm.from_gain(norm, config.rms_epsilon)
         attention = Attention.from_parameters(

@@ -10,7 +10,15 @@ import numpy as np
 from .arrays import SIZE_LIMIT, sealed
 from .attention import Attention
 from .config import DecoderConfig, float_bits
-from .errors import BindingRefusal, CapacityRefusal, Code, NumericRefusal, ShapeRefusal
+from .errors import (
+    BindingRefusal,
+    CapacityRefusal,
+    Code,
+    NumericRefusal,
+    StateRefusal,
+    check_equal,
+    check_not_zero,
+)
 from .floats import Array, is_finite
 from .initial import check_size
 from .tape import Binding, Parameter
@@ -21,6 +29,7 @@ __all__ = ["BIND_ORDER", "KvCache", "LayerCache", "Ticket", "WorkCounters"]
 # The checks that let a session continue a cache, in order (cache.md section 2).
 BIND_ORDER = (
     Code.FIELD_TYPE,
+    Code.CACHE_IN_USE,
     Code.MODEL_CONFIG_MISMATCH,
     Code.MODEL_PARAMETER_COUNT_MISMATCH,
     Code.MODEL_PARAMETER_MISMATCH,
@@ -106,10 +115,8 @@ class LayerCache:
         what = "cache"
         batch = check_size(batch, what=f"{what} batch")
         capacity = check_size(capacity, what=f"{what} capacity")
-        if batch == 0:
-            raise ShapeRefusal(code=Code.ZERO_CACHE_BATCH, what=what, expected=1, actual=0)
-        if capacity == 0:
-            raise ShapeRefusal(code=Code.ZERO_CACHE_CAPACITY, what=what, expected=1, actual=0)
+        check_not_zero(Code.ZERO_CACHE_BATCH, what, batch)
+        check_not_zero(Code.ZERO_CACHE_CAPACITY, what, capacity)
         if capacity > attention.rotation.capacity:
             raise CapacityRefusal(
                 code=Code.CACHE_CAPACITY_EXCEEDED,
@@ -159,10 +166,7 @@ class LayerCache:
         H, d_h = self._key_columns.shape[1:3]
         rows = {"key": key, "value": value}
         for name, row in rows.items():
-            if row.shape != (H, d_h):
-                raise ShapeRefusal(
-                    code=Code.CACHE_ROW_SHAPE, what=name, expected=(H, d_h), actual=row.shape
-                )
+            check_equal(Code.CACHE_ROW_SHAPE, name, (H, d_h), row.shape)
         if self.length >= self.capacity:
             raise CapacityRefusal(
                 code=Code.FULL, what="cache", required=self.length + 1, limit=self.capacity
@@ -239,7 +243,7 @@ class KvCache:
     Source:  cache.md sections 1 and 2
     """
 
-    __slots__ = ("_bindings", "config", "layers", "length", "prefill_complete", "work")
+    __slots__ = ("_bindings", "_held", "config", "layers", "length", "prefill_complete", "work")
 
     config: DecoderConfig
     layers: tuple[LayerCache, ...]
@@ -254,11 +258,30 @@ class KvCache:
         self.length = 0
         self.prefill_complete = False
         self.work = WorkCounters()
+        self._held = False
 
     @property
     def nbytes(self) -> int:
         """Allocated key and value bytes of all layers."""
         return sum(layer.nbytes for layer in self.layers)
+
+    def check_free(self) -> None:
+        """Refuses: state/cache-in-use (rows have one writer at a time)"""
+        if self._held:
+            raise StateRefusal(
+                code=Code.CACHE_IN_USE,
+                what="cache",
+                expected="no session",
+                actual="an open session",
+            )
+
+    def hold(self) -> None:
+        """Give the rows to one session."""
+        self._held = True
+
+    def let_go(self) -> None:
+        """Take the rows back from a session that ended."""
+        self._held = False
 
     def check_binding(self, decoder: Decoder) -> None:
         """Refuses: `BIND_ORDER`. Source: cache.md section 2"""
@@ -342,6 +365,7 @@ class KvCache:
     def copy(self) -> KvCache:
         """The same rows, counters and bindings in storage of its own."""
         twin = KvCache.__new__(KvCache)
+        twin._held = False
         twin.config, twin._bindings = self.config, self._bindings
         twin.layers = tuple(layer.copy() for layer in self.layers)
         twin.length, twin.prefill_complete, twin.work = (

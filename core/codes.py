@@ -263,6 +263,7 @@ class Code(StrEnum):
     CACHE_CAPACITY_EXCEEDED = "capacity/cache-capacity-exceeded"
     CACHE_ROW_SHAPE = "shape/cache-row-shape"
     NON_FINITE_CACHE_ROW = "numeric/non-finite-cache-row"
+    CACHE_IN_USE = "state/cache-in-use"
     MODEL_CONFIG_MISMATCH = "binding/model-config-mismatch"
     MODEL_PARAMETER_COUNT_MISMATCH = "binding/model-parameter-count-mismatch"
     MODEL_PARAMETER_MISMATCH = "binding/model-parameter-mismatch"

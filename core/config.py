@@ -8,7 +8,7 @@ from typing import Any
 
 from . import shapes
 from .attention import check_head_sizes
-from .errors import Code, ShapeRefusal
+from .errors import Code, ShapeRefusal, check_not_zero
 from .initial import check_size
 from .layers import check_epsilon
 from .rope import check_base
@@ -105,12 +105,9 @@ class DecoderBlockConfig(_ByBits):
             raise ShapeRefusal(
                 code=Code.KV_HEADS_NOT_A_DIVISOR, what=what, expected=heads, actual=kv_heads
             )
-        if window == 0:
-            raise ShapeRefusal(code=Code.ZERO_CONTEXT_WINDOW, what=what, expected=1, actual=0)
-        if sizes["feed_forward_width"] == 0:
-            raise ShapeRefusal(code=Code.ZERO_FEED_FORWARD_WIDTH, what=what, expected=1, actual=0)
-        if sizes["max_positions"] == 0:
-            raise ShapeRefusal(code=Code.ZERO_POSITION_CAPACITY, what=what, expected=1, actual=0)
+        check_not_zero(Code.ZERO_CONTEXT_WINDOW, what, 1 if window is None else window)
+        check_not_zero(Code.ZERO_FEED_FORWARD_WIDTH, what, sizes["feed_forward_width"])
+        check_not_zero(Code.ZERO_POSITION_CAPACITY, what, sizes["max_positions"])
         base = check_base(self.rope_base, code=Code.INVALID_ROPE_BASE, what=what)
         epsilon = check_epsilon(self.rms_epsilon, code=Code.INVALID_RMS_EPSILON, what=what)
         self._set(
@@ -146,8 +143,7 @@ class DecoderConfig(_ByBits):
             "max_positions",
         )
         sizes = {name: check_size(getattr(self, name), what=f"{what}.{name}") for name in names}
-        if sizes["vocabulary_size"] == 0:
-            raise ShapeRefusal(code=Code.EMPTY_VOCABULARY, what=what, expected=1, actual=0)
+        check_not_zero(Code.EMPTY_VOCABULARY, what, sizes["vocabulary_size"])
         self._set(**sizes)
         block = self.block_config
         self._set(rope_base=block.rope_base, rms_epsilon=block.rms_epsilon)

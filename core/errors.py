@@ -32,6 +32,8 @@ __all__ = [
     "ShapeRefusal",
     "StateRefusal",
     "SupportRefusal",
+    "check_equal",
+    "check_not_zero",
 ]
 
 MAX_PRINTED_BITS = 256  # Python itself prints no integer of more than 4300 digits
@@ -159,3 +161,19 @@ class AdmissionRefusal(Refusal):
     """A plan may not run; `reasons` holds every refusal of it, in plan order."""
 
     reasons: tuple[Refusal, ...] = ()
+
+
+_SIZES = {"shape": ShapeRefusal, "binding": BindingRefusal}
+
+
+def check_equal(code: Code, what: str, expected: object, actual: object, **details: object) -> None:
+    """Refuses: `code`, of the shape or binding family, unless the two are equal"""
+    if expected != actual:
+        family = _SIZES[code.partition("/")[0]]
+        raise family(code=code, what=what, expected=expected, actual=actual, details=details)
+
+
+def check_not_zero(code: Code, what: str, size: int) -> None:
+    """Refuses: `code`, of the shape family, where the size is 0"""
+    if size == 0:
+        raise ShapeRefusal(code=code, what=what, expected=1, actual=0)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .codes import Code
-from .errors import NumericRefusal, RecordRefusal, ShapeRefusal
+from .errors import NumericRefusal, RecordRefusal, ShapeRefusal, check_equal
 
 __all__ = [
     "Comparison",
@@ -164,13 +164,7 @@ def check_gradient(
     limit = _checked_tolerance(tolerance)
     probed = _real_array(point, "point")
     gradient = _real_array(analytic, "analytic").reshape(-1)
-    if np.shape(point) != np.shape(analytic):
-        raise ShapeRefusal(
-            code=Code.GRADIENT_SHAPE_MISMATCH,
-            what="gradient check",
-            expected=np.shape(point),
-            actual=np.shape(analytic),
-        )
+    check_equal(Code.GRADIENT_SHAPE_MISMATCH, "gradient check", np.shape(point), np.shape(analytic))
     entries = probed.reshape(-1)
     planned = []
     for at in sampled_indices(probed.size, samples):

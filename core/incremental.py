@@ -13,7 +13,7 @@ from .attention import Attention, split_heads
 from .backbone import DecoderBackbone
 from .block import DecoderBlock
 from .cache import LayerCache, Ticket
-from .errors import BindingRefusal, Code, NumericRefusal
+from .errors import BindingRefusal, Code, NumericRefusal, check_equal
 from .floats import Array
 from .prepared import PreparedDecoderInput
 from .softmax import RowStatistics
@@ -71,21 +71,11 @@ def _check_cached(
         len(layers),
     )
     wanted = (False, (1, 1), [1], [[0]], [[prefix]], len(backbone.blocks))
-    if facts != wanted:
-        raise BindingRefusal(
-            code=Code.PREPARED_CACHED_MODE, what="cached input", expected=wanted, actual=facts
-        )
+    check_equal(Code.PREPARED_CACHED_MODE, "cached input", wanted, facts)
     for index, (layer, block) in enumerate(zip(layers, backbone.blocks, strict=True)):
         expected = (prefix, 1, backbone.config.max_positions)
         actual = (layer.length, layer.batch, layer.capacity)
-        if actual != expected:
-            raise BindingRefusal(
-                code=Code.PREPARED_CACHE_PREFIX,
-                what=f"blocks.{index}",
-                expected=expected,
-                actual=actual,
-                details={"layer": index},
-            )
+        check_equal(Code.PREPARED_CACHE_PREFIX, f"blocks.{index}", expected, actual, layer=index)
         differing = layer.binds(block.attention)
         if differing is not None:
             raise BindingRefusal(

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from .arrays import SIZE_LIMIT, as_integers, check_reservable
-from .errors import CapacityRefusal, Code, RecordRefusal, ShapeRefusal
+from .errors import CapacityRefusal, Code, RecordRefusal, check_not_zero
 from .floats import Array
 from .names import check_name
 from .tape import Parameter
@@ -107,10 +107,8 @@ def xavier(name: str, fan_in: int, fan_out: int, rng: SplitMix64) -> Parameter:
     check_name(name)
     fan_in = check_size(fan_in, what=f"{name} fan-in")
     fan_out = check_size(fan_out, what=f"{name} fan-out")
-    if fan_in == 0:
-        raise ShapeRefusal(code=Code.ZERO_FAN_IN, what=name, expected=1, actual=0)
-    if fan_out == 0:
-        raise ShapeRefusal(code=Code.ZERO_FAN_OUT, what=name, expected=1, actual=0)
+    check_not_zero(Code.ZERO_FAN_IN, name, fan_in)
+    check_not_zero(Code.ZERO_FAN_OUT, name, fan_out)
     for count in (fan_in + fan_out, fan_in * fan_out):
         if count > SIZE_LIMIT:
             raise CapacityRefusal(
@@ -141,6 +139,5 @@ def depth_factor(layers: int) -> float:
     Refuses: shape/zero-depth
     Source:  numerics_init.md section 5
     """
-    if layers == 0:
-        raise ShapeRefusal(code=Code.ZERO_DEPTH, what="layers", expected=1, actual=0)
+    check_not_zero(Code.ZERO_DEPTH, "layers", layers)
     return 1.0 / math.sqrt(float(layers))

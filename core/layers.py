@@ -17,7 +17,7 @@ from .arrays import (
     check_reservable,
     shown,
 )
-from .errors import Code, NumericRefusal, ShapeRefusal
+from .errors import Code, NumericRefusal, ShapeRefusal, check_equal, check_not_zero
 from .initial import SplitMix64, check_size, ones, xavier, zeros
 from .names import check_distinct, check_name
 from .tape import RECORDING, Context, Parameter, Tensor, constant
@@ -36,8 +36,7 @@ class Embedding:
 
     def __init__(self, table: Parameter) -> None:
         rank = len(table.shape)
-        if rank != 2:
-            raise ShapeRefusal(code=Code.TABLE_RANK, what=table.name, expected=2, actual=rank)
+        check_equal(Code.TABLE_RANK, table.name, 2, rank)
         _check_table_sizes(*table.shape, name=table.name)
         self.table = table
 
@@ -77,10 +76,8 @@ class Embedding:
 
 
 def _check_table_sizes(V: int, D: int, *, name: str) -> None:
-    if V == 0:
-        raise ShapeRefusal(code=Code.EMPTY_VOCABULARY, what=name, expected=1, actual=0)
-    if D == 0:
-        raise ShapeRefusal(code=Code.ZERO_EMBEDDING_WIDTH, what=name, expected=1, actual=0)
+    check_not_zero(Code.EMPTY_VOCABULARY, name, V)
+    check_not_zero(Code.ZERO_EMBEDDING_WIDTH, name, D)
 
 
 def _shaped(integers: np.ndarray[Any, Any], shape: Sequence[int]) -> np.ndarray[Any, Any]:
@@ -100,10 +97,7 @@ def _shaped(integers: np.ndarray[Any, Any], shape: Sequence[int]) -> np.ndarray[
             expected=f"{MAX_RANK} sizes or less of 0 or more, at most {SIZE_LIMIT} ids",
             actual=shape,
         )
-    if count != integers.size:
-        raise ShapeRefusal(
-            code=Code.TOKEN_COUNT_MISMATCH, what="ids", expected=count, actual=integers.size
-        )
+    check_equal(Code.TOKEN_COUNT_MISMATCH, "ids", count, integers.size)
     check_reservable(*sizes.tolist())
     return integers.reshape(tuple(sizes.tolist()))
 
@@ -120,8 +114,7 @@ class Linear:
 
     def __init__(self, weight: Parameter, bias: Parameter | None = None) -> None:
         rank = len(weight.shape)
-        if rank != 2:
-            raise ShapeRefusal(code=Code.WEIGHT_RANK, what=weight.name, expected=2, actual=rank)
+        check_equal(Code.WEIGHT_RANK, weight.name, 2, rank)
         _check_widths(*weight.shape, name=weight.name)
         if bias is not None:
             self._check_bias(weight, bias)
@@ -131,15 +124,8 @@ class Linear:
     @staticmethod
     def _check_bias(weight: Parameter, bias: Parameter) -> None:
         rank = len(bias.shape)
-        if rank != 1:
-            raise ShapeRefusal(code=Code.BIAS_RANK, what=bias.name, expected=1, actual=rank)
-        if bias.shape[0] != weight.shape[1]:
-            raise ShapeRefusal(
-                code=Code.BIAS_WIDTH_MISMATCH,
-                what=bias.name,
-                expected=weight.shape[1],
-                actual=bias.shape[0],
-            )
+        check_equal(Code.BIAS_RANK, bias.name, 1, rank)
+        check_equal(Code.BIAS_WIDTH_MISMATCH, bias.name, weight.shape[1], bias.shape[0])
         check_distinct([weight.name, bias.name])
 
     @classmethod
@@ -188,13 +174,7 @@ class Linear:
         rank = len(x.shape)
         if rank == 0:
             raise ShapeRefusal(code=Code.INPUT_RANK, what=what, expected="1 or more", actual=0)
-        if x.shape[-1] != self.input_width:
-            raise ShapeRefusal(
-                code=Code.INPUT_WIDTH_MISMATCH,
-                what=what,
-                expected=self.input_width,
-                actual=x.shape[-1],
-            )
+        check_equal(Code.INPUT_WIDTH_MISMATCH, what, self.input_width, x.shape[-1])
         if rank > 1:
             return self._project(x, context)
         row = context.apply(ops.reshape, x, shape=(1, self.input_width))
@@ -206,10 +186,8 @@ class Linear:
 
 
 def _check_widths(input_width: int, output_width: int, *, name: str) -> None:
-    if input_width == 0:
-        raise ShapeRefusal(code=Code.ZERO_INPUT_WIDTH, what=name, expected=1, actual=0)
-    if output_width == 0:
-        raise ShapeRefusal(code=Code.ZERO_OUTPUT_WIDTH, what=name, expected=1, actual=0)
+    check_not_zero(Code.ZERO_INPUT_WIDTH, name, input_width)
+    check_not_zero(Code.ZERO_OUTPUT_WIDTH, name, output_width)
 
 
 def check_epsilon(epsilon: object, *, code: Code, what: str) -> float:
@@ -267,12 +245,8 @@ class RmsNorm:
     def inspect(self, x: Tensor, *, context: Context = RECORDING) -> dict[str, Tensor]:
         """`forward` with its steps: mean_square, inverse_rms, normalized, output."""
         what = self.gain.name
-        if len(x.shape) == 0:
-            raise ShapeRefusal(code=Code.INPUT_RANK_ZERO, what=what, expected=1, actual=0)
-        if x.shape[-1] != self.width:
-            raise ShapeRefusal(
-                code=Code.INPUT_WIDTH_MISMATCH, what=what, expected=self.width, actual=x.shape[-1]
-            )
+        check_not_zero(Code.INPUT_RANK_ZERO, what, len(x.shape))
+        check_equal(Code.INPUT_WIDTH_MISMATCH, what, self.width, x.shape[-1])
         square = context.apply(ops.mul, x, x)
         mean_square = context.apply(ops.mean, square, axis=len(x.shape) - 1, keep=True)
         self._check_energy(mean_square)
@@ -297,8 +271,7 @@ class RmsNorm:
 
 
 def _check_feature_width(width: int, *, name: str) -> None:
-    if width == 0:
-        raise ShapeRefusal(code=Code.EMPTY_FEATURE_WIDTH, what=name, expected=1, actual=0)
+    check_not_zero(Code.EMPTY_FEATURE_WIDTH, name, width)
 
 
 class SwiGlu:
@@ -312,27 +285,15 @@ class SwiGlu:
     __slots__ = ("down", "gate", "up")
 
     def __init__(self, gate: Linear, up: Linear, down: Linear) -> None:
-        if gate.input_width != up.input_width:
-            raise ShapeRefusal(
-                code=Code.BRANCH_INPUT_WIDTH_MISMATCH,
-                what=up.weight.name,
-                expected=gate.input_width,
-                actual=up.input_width,
-            )
-        if gate.output_width != up.output_width:
-            raise ShapeRefusal(
-                code=Code.BRANCH_HIDDEN_WIDTH_MISMATCH,
-                what=up.weight.name,
-                expected=gate.output_width,
-                actual=up.output_width,
-            )
-        if down.input_width != gate.output_width:
-            raise ShapeRefusal(
-                code=Code.DOWN_INPUT_WIDTH_MISMATCH,
-                what=down.weight.name,
-                expected=gate.output_width,
-                actual=down.input_width,
-            )
+        check_equal(
+            Code.BRANCH_INPUT_WIDTH_MISMATCH, up.weight.name, gate.input_width, up.input_width
+        )
+        check_equal(
+            Code.BRANCH_HIDDEN_WIDTH_MISMATCH, up.weight.name, gate.output_width, up.output_width
+        )
+        check_equal(
+            Code.DOWN_INPUT_WIDTH_MISMATCH, down.weight.name, gate.output_width, down.input_width
+        )
         check_distinct([p.name for layer in (gate, up, down) for p in layer.parameters])
         self.gate, self.up, self.down = gate, up, down
 
@@ -361,11 +322,5 @@ class SwiGlu:
 
 def add_residual(identity: Tensor, branch: Tensor, *, context: Context, what: str) -> Tensor:
     """identity + branch, of exactly one shape. Refuses: shape/residual-shape-mismatch"""
-    if identity.shape != branch.shape:
-        raise ShapeRefusal(
-            code=Code.RESIDUAL_SHAPE_MISMATCH,
-            what=what,
-            expected=identity.shape,
-            actual=branch.shape,
-        )
+    check_equal(Code.RESIDUAL_SHAPE_MISMATCH, what, identity.shape, branch.shape)
     return context.apply(ops.add, identity, branch)

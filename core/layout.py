@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from .arrays import SIZE_LIMIT, as_integers, check_reservable, sealed
-from .errors import CapacityRefusal, Code, IndexRefusal, RecordRefusal, ShapeRefusal
+from .errors import (
+    CapacityRefusal,
+    Code,
+    IndexRefusal,
+    RecordRefusal,
+    ShapeRefusal,
+    check_equal,
+    check_not_zero,
+)
 from .floats import Ids
 from .initial import check_size
 
@@ -170,10 +178,8 @@ def _checked_sizes(B: object, T: object) -> tuple[int, int]:
     capacity/size-overflow
     """
     rows, tokens = check_size(B, what="layout rows"), check_size(T, what="layout cells per row")
-    if rows == 0:
-        raise ShapeRefusal(code=Code.EMPTY_BATCH, what="layout", expected=1, actual=0)
-    if tokens == 0:
-        raise ShapeRefusal(code=Code.EMPTY_TOKENS, what="layout", expected=1, actual=0)
+    check_not_zero(Code.EMPTY_BATCH, "layout", rows)
+    check_not_zero(Code.EMPTY_TOKENS, "layout", tokens)
     if rows * tokens > SIZE_LIMIT:
         raise CapacityRefusal(
             code=Code.SIZE_OVERFLOW, what="layout", required=rows * tokens, limit=SIZE_LIMIT
@@ -235,13 +241,7 @@ def _check_lengths(lengths: Ids, B: int, T: int) -> None:
 
 
 def _check_starts(starts: Ids, active: np.ndarray[Any, Any]) -> None:
-    if starts.shape != active.shape:
-        raise ShapeRefusal(
-            code=Code.RANGE_START_COUNT_MISMATCH,
-            what="layout.range_starts",
-            expected=active.shape,
-            actual=starts.shape,
-        )
+    check_equal(Code.RANGE_START_COUNT_MISMATCH, "layout.range_starts", active.shape, starts.shape)
     t = np.broadcast_to(np.arange(active.shape[1]), active.shape)
     _refuse_first(
         active & ((starts < 0) | (starts > t)),
@@ -254,13 +254,7 @@ def _check_starts(starts: Ids, active: np.ndarray[Any, Any]) -> None:
 
 
 def _check_positions(positions: Ids, active: np.ndarray[Any, Any]) -> None:
-    if positions.shape != active.shape:
-        raise ShapeRefusal(
-            code=Code.POSITION_COUNT_MISMATCH,
-            what="layout.positions",
-            expected=active.shape,
-            actual=positions.shape,
-        )
+    check_equal(Code.POSITION_COUNT_MISMATCH, "layout.positions", active.shape, positions.shape)
     limit = 2**63 - 1
     bounds = np.full(active.shape, limit)
     outside = active & ((positions < 0) | (positions > limit))

@@ -8,7 +8,7 @@ import numpy as np
 
 from . import floats
 from .arrays import as_integers, as_values, check_bounds, check_reservable
-from .errors import Code, IndexRefusal, RecordRefusal, ShapeRefusal
+from .errors import Code, IndexRefusal, RecordRefusal, ShapeRefusal, check_equal, check_not_zero
 from .floats import Array, Ids
 from .softmax import causal_softmax, indexed_mean_nll, indexed_sum_nll, log_softmax
 from .vjp import (
@@ -104,10 +104,7 @@ def broadcast_to(a: Array, *, shape: Sequence[int]) -> Result:
     """
     target = as_shape(shape, what="broadcast")
     inferred = broadcast_shape(a.shape, target, what="broadcast")
-    if inferred != target:
-        raise ShapeRefusal(
-            code=Code.BROADCAST_TARGET_MISMATCH, what="broadcast", expected=target, actual=inferred
-        )
+    check_equal(Code.BROADCAST_TARGET_MISMATCH, "broadcast", target, inferred)
     check_reservable(*target)
 
     def rule(upstream: Array) -> Contributions:
@@ -127,10 +124,7 @@ def reshape(a: Array, *, shape: Sequence[int]) -> Result:
     """
     target = as_shape(shape, what="reshape")
     count = check_element_count(target, what="reshape")
-    if count != a.size:
-        raise ShapeRefusal(
-            code=Code.RESHAPE_COUNT_MISMATCH, what="reshape", expected=count, actual=a.size
-        )
+    check_equal(Code.RESHAPE_COUNT_MISMATCH, "reshape", count, a.size)
     check_reservable(*target)
 
     def rule(upstream: Array) -> Contributions:
@@ -184,8 +178,7 @@ def mean(a: Array, *, axis: int, keep: bool = False) -> Result:
     """
     axis = check_axis(axis, rank=a.ndim, what="mean")
     n = a.shape[axis]
-    if n == 0:
-        raise ShapeRefusal(code=Code.EMPTY_MEAN_AXIS, what="mean", expected=1, actual=0)
+    check_not_zero(Code.EMPTY_MEAN_AXIS, "mean", n)
     value = floats.mean(a, axis=axis, keep=keep)
     return value, _spread(a.shape, axis, keep=keep, divisor=float(n))
 
@@ -212,13 +205,7 @@ def matmul(a: Array, b: Array) -> Result:
         raise ShapeRefusal(code=Code.MATMUL_LEFT_RANK, what="matmul", expected=2, actual=a.ndim)
     if b.ndim < 2:
         raise ShapeRefusal(code=Code.MATMUL_RIGHT_RANK, what="matmul", expected=2, actual=b.ndim)
-    if a.shape[-1] != b.shape[-2]:
-        raise ShapeRefusal(
-            code=Code.MATMUL_INNER_MISMATCH,
-            what="matmul",
-            expected=a.shape[-1],
-            actual=b.shape[-2],
-        )
+    check_equal(Code.MATMUL_INNER_MISMATCH, "matmul", a.shape[-1], b.shape[-2])
     batch = broadcast_shape(a.shape[:-2], b.shape[:-2], what="matmul")
     check_element_count((*batch, a.shape[-2], b.shape[-1]), what="matmul")
 
@@ -243,23 +230,14 @@ def gather_rows(table: Array, *, indices: object, shape: object = None) -> Resul
         shape/gather-index-count-mismatch, at last index/gather-index-out-of-bounds
     Source:  numerics.md section 5, tape.md section 4
     """
-    if table.ndim != 2:
-        raise ShapeRefusal(
-            code=Code.GATHER_TABLE_RANK, what="gather_rows", expected=2, actual=table.ndim
-        )
+    check_equal(Code.GATHER_TABLE_RANK, "gather_rows", 2, table.ndim)
     selectors = as_integers(indices, what="gather_rows indices", bound=table.shape[0])
     if shape is None:
         target = selectors.shape
     else:
         target = as_shape(shape, what="gather_rows")
         count = check_element_count(target, what="gather_rows index shape")
-        if count != selectors.size:
-            raise ShapeRefusal(
-                code=Code.GATHER_INDEX_COUNT_MISMATCH,
-                what="gather_rows",
-                expected=count,
-                actual=selectors.size,
-            )
+        check_equal(Code.GATHER_INDEX_COUNT_MISMATCH, "gather_rows", count, selectors.size)
     checked = check_bounds(
         selectors,
         bound=table.shape[0],
@@ -306,10 +284,7 @@ def place_rows(rows: Array, *, positions: object, count: int) -> Result:
     Source:  inputs.md section 7: a padded cell is a zero vector without a gradient
     """
 
-    if rows.ndim != 2:
-        raise ShapeRefusal(
-            code=Code.GATHER_TABLE_RANK, what="place_rows", expected=2, actual=rows.ndim
-        )
+    check_equal(Code.GATHER_TABLE_RANK, "place_rows", 2, rows.ndim)
     (bound,) = as_shape((count,), what="place_rows")
     given = as_integers(positions, what="place_rows positions", bound=bound)
     if given.shape != rows.shape[:1]:
@@ -407,13 +382,7 @@ def rotary(a: Array, *, cosines: Array, sines: Array) -> Result:
     if a.ndim < 2:
         raise ShapeRefusal(code=Code.ROTATION_RANK, what="rotary_pairs", expected=2, actual=a.ndim)
     width = 2 * cosines.shape[-1] if cosines.ndim else 0
-    if a.shape[-1] != width:
-        raise ShapeRefusal(
-            code=Code.ROTATION_WIDTH_MISMATCH,
-            what="rotary_pairs",
-            expected=width,
-            actual=a.shape[-1],
-        )
+    check_equal(Code.ROTATION_WIDTH_MISMATCH, "rotary_pairs", width, a.shape[-1])
     pairs = (*a.shape[:-1], width // 2)
     for table in (cosines, sines):
         if broadcast_shape(table.shape, pairs, what="rotary_pairs") != pairs:

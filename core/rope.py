@@ -6,7 +6,7 @@ import numpy as np
 
 from . import floats, ops
 from .arrays import SIZE_LIMIT, as_real, check_reservable, first_non_finite, sealed, shown
-from .errors import CapacityRefusal, Code, NumericRefusal, ShapeRefusal
+from .errors import CapacityRefusal, Code, NumericRefusal, ShapeRefusal, check_equal, check_not_zero
 from .floats import Array, Ids
 from .initial import check_size
 from .tape import RECORDING, Context, Tensor
@@ -44,8 +44,7 @@ class RotaryTable:
             raise ShapeRefusal(
                 code=Code.ODD_FEATURE_WIDTH, what=what, expected="even", actual=self.width
             )
-        if self.capacity == 0:
-            raise ShapeRefusal(code=Code.ZERO_POSITION_CAPACITY, what=what, expected=1, actual=0)
+        check_not_zero(Code.ZERO_POSITION_CAPACITY, what, self.capacity)
         self.base = check_base(base, code=Code.INVALID_BASE, what=what)
         pairs = self.width // 2
         if self.capacity * pairs > SIZE_LIMIT:
@@ -101,13 +100,7 @@ class RotaryTable:
             raise ShapeRefusal(
                 code=Code.ROTATION_RANK, what="rotary table", expected=2, actual=len(x.shape)
             )
-        if x.shape[-1] != self.width:
-            raise ShapeRefusal(
-                code=Code.ROTATION_WIDTH_MISMATCH,
-                what="rotary table",
-                expected=self.width,
-                actual=x.shape[-1],
-            )
+        check_equal(Code.ROTATION_WIDTH_MISMATCH, "rotary table", self.width, x.shape[-1])
         end = self.check_range(offset, x.shape[-2], what="rotary table")
         return context.apply(
             ops.rotary, x, cosines=self.cosines[offset:end], sines=self.sines[offset:end]

@@ -19,6 +19,8 @@ from .errors import (
     RecordRefusal,
     ShapeRefusal,
     StateRefusal,
+    check_equal,
+    check_not_zero,
 )
 from .floats import Array, Ids
 from .incremental import run_cached
@@ -81,7 +83,7 @@ class DecodeSession:
 
     Every call is all or nothing. A failed prefill empties the cache; any other refused or
     failed call leaves rows, length and counters as they were. Ending a session keeps its
-    cache; a new session may continue it while it still binds.
+    cache; a new session may continue it while it still binds, never two at a time.
 
     Refuses: `BIND_ORDER` for a given cache
     Source:  cache.md
@@ -99,13 +101,15 @@ class DecodeSession:
                     actual=type(given).__name__,
                 )
         if cache is not None:
+            cache.check_free()
             cache.check_binding(decoder)
         self.decoder = decoder
         self.cache = KvCache(decoder) if cache is None else cache
         guarded = list(decoder.parameters.values())
         for parameter in guarded:
             parameter.hold()
-        self._release = weakref.finalize(self, _let_go, guarded)
+        self.cache.hold()
+        self._release = weakref.finalize(self, _let_go, guarded, self.cache)
 
     def __enter__(self) -> DecodeSession:
         self._check_open()
@@ -142,8 +146,7 @@ class DecodeSession:
         """
         flat = self._flat(ids)
         cache = self.cache
-        if len(flat) == 0:
-            raise ShapeRefusal(code=Code.EMPTY_PROMPT, what="prompt", expected=1, actual=0)
+        check_not_zero(Code.EMPTY_PROMPT, "prompt", len(flat))
         if cache.length or cache.prefill_complete:
             raise StateRefusal(
                 code=Code.PREFILL_REQUIRES_EMPTY, what="session", expected=0, actual=cache.length
@@ -173,8 +176,7 @@ class DecodeSession:
         cache = self.cache
         if not cache.prefill_complete:
             raise _needs_prefill(Code.EXTEND_REQUIRES_PREFILL)
-        if len(flat) == 0:
-            raise ShapeRefusal(code=Code.EMPTY_EXTENSION, what="extension", expected=1, actual=0)
+        check_not_zero(Code.EMPTY_EXTENSION, "extension", len(flat))
         if cache.length + len(flat) > self._capacity:
             raise CapacityRefusal(
                 code=Code.EXTENSION_TOO_LONG,
@@ -272,8 +274,7 @@ class DecodeSession:
         """Refuses: state/session-closed, `as_integers`', shape/token-rank"""
         self._check_open()
         flat = as_integers(ids, what="ids", bound=self._vocabulary)
-        if flat.ndim != 1:
-            raise ShapeRefusal(code=Code.TOKEN_RANK, what="ids", expected=1, actual=flat.ndim)
+        check_equal(Code.TOKEN_RANK, "ids", 1, flat.ndim)
         return flat
 
     def _bounded(self, flat: np.ndarray[Any, Any], code: Code, what: str) -> list[int]:
@@ -331,6 +332,7 @@ def _needs_prefill(code: Code) -> StateRefusal:
     return StateRefusal(code=code, what="session", expected="prefilled", actual="not prefilled")
 
 
-def _let_go(parameters: list[Parameter]) -> None:
+def _let_go(parameters: list[Parameter], cache: KvCache) -> None:
+    cache.let_go()
     for parameter in parameters:
         parameter.let_go()

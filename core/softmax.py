@@ -8,7 +8,7 @@ import numpy as np
 
 from . import floats
 from .arrays import as_integers, check_bounds
-from .errors import Code, IndexRefusal, NumericRefusal, ShapeRefusal
+from .errors import Code, IndexRefusal, NumericRefusal, ShapeRefusal, check_equal, check_not_zero
 from .floats import Array, Ids
 from .vjp import Contributions, Result, Shape, Vjp, check_axis, named
 
@@ -106,15 +106,8 @@ class _Nll:
         self.rows = _rows_along(logits, self.axis)
         self.groups, classes = self.rows.shape
         given = as_integers(targets, what=f"{op} targets", bound=classes)
-        if given.size != self.groups:
-            raise ShapeRefusal(
-                code=Code.TARGET_COUNT_MISMATCH,
-                what=f"{op} targets",
-                expected=self.groups,
-                actual=given.size,
-            )
-        if self.groups == 0:
-            raise ShapeRefusal(code=Code.EMPTY_TARGETS, what=op, expected=1, actual=0)
+        check_equal(Code.TARGET_COUNT_MISMATCH, f"{op} targets", self.groups, given.size)
+        check_not_zero(Code.EMPTY_TARGETS, op, self.groups)
         self.targets = check_bounds(
             given.reshape(-1), bound=classes, code=Code.TARGET_OUT_OF_BOUNDS, what=op
         )
@@ -261,12 +254,8 @@ def _checked_ranges(
             code=Code.CAUSAL_RANK, what="causal_softmax", expected=2, actual=scores.ndim
         )
     queries, T = scores.shape[-2:]
-    if queries != T:
-        raise ShapeRefusal(
-            code=Code.CAUSAL_NOT_SQUARE, what="causal_softmax", expected=queries, actual=T
-        )
-    if T == 0:
-        raise ShapeRefusal(code=Code.EMPTY_TOKENS, what="causal_softmax", expected=1, actual=0)
+    check_equal(Code.CAUSAL_NOT_SQUARE, "causal_softmax", queries, T)
+    check_not_zero(Code.EMPTY_TOKENS, "causal_softmax", T)
     starts = _key_range(range_starts, scores.shape[:-1], "range_starts", bounds=np.arange(T))
     return starts, _key_range(lengths, scores.shape[:-2], "lengths", bounds=np.asarray(T))
 
@@ -288,13 +277,7 @@ def _key_range(given: object, shape: Shape, name: str, *, bounds: Ids) -> Ids | 
     if given is None:
         return None
     integers = as_integers(given, what=f"causal_softmax {name}")
-    if integers.shape != shape:
-        raise ShapeRefusal(
-            code=Code.CAUSAL_RANGE_SHAPE,
-            what=f"causal_softmax {name}",
-            expected=shape,
-            actual=integers.shape,
-        )
+    check_equal(Code.CAUSAL_RANGE_SHAPE, f"causal_softmax {name}", shape, integers.shape)
     limits = np.broadcast_to(bounds, shape)
     outside = (integers < 0) | (integers > limits)
     if outside.any():

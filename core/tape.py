@@ -11,7 +11,7 @@ import numpy as np
 
 from .arrays import as_values, first_non_finite, sealed
 from .backward import ReversePass, topology
-from .errors import Code, NumericRefusal, RecordRefusal, ShapeRefusal, StateRefusal
+from .errors import Code, NumericRefusal, RecordRefusal, StateRefusal, check_equal
 from .floats import Array
 from .names import check_name
 from .trace import Trace, TraceEdge
@@ -175,13 +175,7 @@ class Parameter(Tensor):
                 code=Code.VALUE_BORROWED, what=self.name, expected=0, actual=self._readers
             )
         value = as_values(array, what=self.name)
-        if value.shape != self.shape:
-            raise ShapeRefusal(
-                code=Code.ASSIGN_SHAPE_MISMATCH,
-                what=self.name,
-                expected=self.shape,
-                actual=value.shape,
-            )
+        check_equal(Code.ASSIGN_SHAPE_MISMATCH, self.name, self.shape, value.shape)
         _check_leaf_finite(value, op="parameter", what=self.name)
         self._value = sealed(value)
         self._revision += 1

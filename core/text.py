@@ -22,6 +22,8 @@ from .errors import (
     NumericRefusal,
     RecordRefusal,
     ShapeRefusal,
+    check_equal,
+    check_not_zero,
 )
 from .floats import Ids
 from .initial import SplitMix64
@@ -117,13 +119,10 @@ def check_tokens(
     Refuses: `TOKEN_ORDER` up to shape/layout-shape-mismatch
     """
     integers = as_integers(ids, what="ids", bound=config.vocabulary_size)
-    if integers.ndim != 2:
-        raise ShapeRefusal(code=Code.TOKEN_RANK, what="ids", expected=2, actual=integers.ndim)
+    check_equal(Code.TOKEN_RANK, "ids", 2, integers.ndim)
     B, T = integers.shape
-    if B == 0:
-        raise ShapeRefusal(code=Code.EMPTY_BATCH, what="ids", expected=1, actual=0)
-    if T == 0:
-        raise ShapeRefusal(code=Code.EMPTY_TOKENS, what="ids", expected=1, actual=0)
+    check_not_zero(Code.EMPTY_BATCH, "ids", B)
+    check_not_zero(Code.EMPTY_TOKENS, "ids", T)
     if config.max_positions < T:
         raise CapacityRefusal(
             code=Code.CONTEXT_LENGTH_EXCEEDED, what="ids", required=T, limit=config.max_positions
@@ -131,10 +130,7 @@ def check_tokens(
     if layout is None:
         return integers, SequenceLayout.full(B, T)
     _check_kind(layout, SequenceLayout, "layout")
-    if layout.shape != (B, T):
-        raise ShapeRefusal(
-            code=Code.LAYOUT_SHAPE_MISMATCH, what="ids", expected=(B, T), actual=layout.shape
-        )
+    check_equal(Code.LAYOUT_SHAPE_MISMATCH, "ids", (B, T), layout.shape)
     return integers, layout
 
 
@@ -190,10 +186,7 @@ class TextOutputHead:
     __slots__ = ("table",)
 
     def __init__(self, table: Tensor) -> None:
-        if len(table.shape) != 2:
-            raise ShapeRefusal(
-                code=Code.TABLE_RANK, what="head", expected=2, actual=len(table.shape)
-            )
+        check_equal(Code.TABLE_RANK, "head", 2, len(table.shape))
         self.table = table
 
     def forward(self, context: Context, hidden: Tensor) -> Tensor:
@@ -304,8 +297,7 @@ class Decoder:
             (Code.LAYER_COUNT_MISMATCH, config.layers, len(blocks)),
         )
         for code, expected, actual in sizes:
-            if expected != actual:
-                raise ShapeRefusal(code=code, what="decoder", expected=expected, actual=actual)
+            check_equal(code, "decoder", expected, actual)
         backbone = DecoderBackbone(config.block_config, blocks, final_norm)
         ordered = [embedding.table, *backbone.parameters]
         names = config.parameter_names()
@@ -408,10 +400,7 @@ def check_targets(
     """
     V, shape = config.vocabulary_size, layout.shape
     given = as_integers(targets, what="targets", bound=V)
-    if given.shape != shape:
-        raise ShapeRefusal(
-            code=Code.TARGET_COUNT_MISMATCH, what="targets", expected=shape, actual=given.shape
-        )
+    check_equal(Code.TARGET_COUNT_MISMATCH, "targets", shape, given.shape)
     eligible = _eligible(layout, valid)
     cells = np.flatnonzero(eligible)
     flat = given.reshape(-1)
@@ -438,10 +427,7 @@ def _eligible(layout: SequenceLayout, valid: object) -> np.ndarray[Any, np.dtype
     if valid is None:
         return active
     given = as_booleans(valid, what="valid")
-    if given.shape != (B, T):
-        raise ShapeRefusal(
-            code=Code.VALID_SHAPE_MISMATCH, what="valid", expected=(B, T), actual=given.shape
-        )
+    check_equal(Code.VALID_SHAPE_MISMATCH, "valid", (B, T), given.shape)
     flat = given.reshape(-1)
     if (flat & ~active).any():
         at = int((flat & ~active).argmax())
@@ -469,13 +455,7 @@ def _check_kind(given: object, kind: type, what: str) -> None:
 
 
 def _check_parameter_count(names: Sequence[str], parameters: Sequence[object]) -> None:
-    if len(parameters) != len(names):
-        raise ShapeRefusal(
-            code=Code.PARAMETER_COUNT_MISMATCH,
-            what="decoder",
-            expected=len(names),
-            actual=len(parameters),
-        )
+    check_equal(Code.PARAMETER_COUNT_MISMATCH, "decoder", len(names), len(parameters))
 
 
 def _check_names(names: Sequence[str], parameters: Sequence[Parameter]) -> None:

@@ -94,6 +94,12 @@ bind = Boundary(
             what="session cache",
             actual="LayerCache",
         ),
+        fault(
+            Code.CACHE_IN_USE,
+            "a session still open",
+            _later(lambda s: s.cache.hold()),
+            actual="an open session",
+        ),
         fault(Code.MODEL_CONFIG_MISMATCH, "another epsilon", lambda s: s.set(eps=2e-6)),
         fault(
             Code.MODEL_PARAMETER_COUNT_MISMATCH,
