@@ -113,7 +113,8 @@ def dotted(path: Sequence[str]) -> str:
 def quoted(text: str) -> str:
     """Foreign text for one line of a sentence."""
     shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
-    return f'"{shown.translate(_ESCAPED)}"'.encode(errors="backslashreplace").decode()
+    escaped = (c if c.isprintable() else ascii(c)[1:-1] for c in shown.translate(_ESCAPED))
+    return f'"{"".join(escaped)}"'
 
 
 def described(value: object) -> str:

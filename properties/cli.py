@@ -23,6 +23,7 @@ COMMANDS = {
 USAGE = 2  # bad input or usage
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 BROKEN_PIPE = 141  # 128 + SIGPIPE, likewise
+LONGEST_LINE = 2000  # characters of a complaint
 
 
 class Command(Protocol):
@@ -48,8 +49,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def complain(fact: object) -> int:
-    """Writes one line, whatever line breaks the fact carries, to standard error."""
-    print(" ".join(str(fact).split()), file=sys.stderr)
+    """Writes one bounded line, whatever line breaks the fact carries, to standard error."""
+    line = " ".join(str(fact).split())
+    print(line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…", file=sys.stderr)
     return USAGE
 
 

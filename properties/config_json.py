@@ -1,13 +1,19 @@
 """A model record from the `config.json` of a published decoder checkpoint, or every reason not."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from logitproof.core import canonical, fields
 from logitproof.core.canonical import Number, Value
 from logitproof.core.codes import Code
-from logitproof.core.errors import AdmissionRefusal, RecordRefusal, Refusal, SupportRefusal
+from logitproof.core.errors import (
+    AdmissionRefusal,
+    RecordRefusal,
+    Refusal,
+    ShapeRefusal,
+    SupportRefusal,
+)
 from logitproof.core.records import ModelRecord
 
 WHAT: Final = "config.json"
@@ -29,6 +35,26 @@ DTYPES: Final = {
     "float64": "f64",
 }
 DTYPE_KEYS: Final = ("torch_dtype", "dtype")
+# What a fault of the record is called in the file.
+KEY_OF: Final = {
+    **{f"model.{field}": key for key, field in SIZES.items()},
+    **{f"model.{field}": key for key, field in FLOATS.items()},
+    **{field: key for key, field in SIZES.items()},
+    "V": "vocab_size",
+    "D": "hidden_size",
+    "head_width": "hidden_size",
+    "F": "intermediate_size",
+}
+# The families whose decoder the record describes, with the one class of each. Others of the same
+# keys add biases, other activations or scaled embeddings without a key that says so.
+FAMILIES: Final = {"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM"}
+# Keys that a file must hold: what their absence means, this reader does not guess.
+EXPLICIT: Final = (
+    *(key for key in SIZES if key != "num_key_value_heads"),
+    *FLOATS,
+    "tie_word_embeddings",
+    "hidden_act",
+)
 ACCOUNTING: Final = "bf16-accounting"  # two bytes per element, where the file names no type
 
 _OFF: Final = (None, False)
@@ -38,7 +64,8 @@ _ONE: Final = (None, 1, Number("1.0"))
 # Key -> the values under which the record's decoder is the file's decoder.
 REQUIRED: Final[Mapping[str, tuple[Value, ...]]] = {
     "tie_word_embeddings": (True,),
-    "model_type": ("llama", "mistral"),
+    "model_type": tuple(FAMILIES),
+    "architectures": tuple([name] for name in FAMILIES.values()),
     "hidden_act": ("silu",),
     "attention_bias": _OFF,
     "mlp_bias": _OFF,
@@ -75,7 +102,6 @@ REQUIRED: Final[Mapping[str, tuple[Value, ...]]] = {
 # Facts about files, control tokens and sampling: no size and no operation depends on them.
 ASIDE: Final = (
     "_name_or_path",
-    "architectures",
     "bos_token_id",
     "eos_token_id",
     "initializer_range",
@@ -99,7 +125,7 @@ def read(data: bytes) -> Reading:
 
     Refuses: what canonical.decode refuses; then admission/config-refused with every key that is
              missing, of another type, or beyond what a record can express; then the checks of
-             the record
+             the record, under the keys of the file
     """
     config = canonical.decode(data, what=WHAT)
     if not isinstance(config, dict):
@@ -117,23 +143,29 @@ def read(data: bytes) -> Reading:
             reasons=faults,
             details={"listed": "; ".join(map(str, faults))},
         )
-    V = config["vocab_size"]
-    sizes = {field: config.get(key) for key, field in SIZES.items()}
-    record = ModelRecord.scale("reference").replace(
-        **{**sizes, "kv_heads": _kv_heads(config)},
-        **{field: _bits(config[key]) for key, field in FLOATS.items()},
-        vocabulary_id=f"config-json-{V}",
-        tokenizer_id="config-json",
-        dtype_policy=DTYPES.get(str(_dtype(config)), ACCOUNTING),
-    )
+    record = _record(config)
     return Reading(record=record, notes=tuple(_notes(config, record)))
 
 
+def _record(config: Mapping[str, Value]) -> ModelRecord:
+    """The record of a file without a fault of its own."""
+    sizes = {field: config.get(key) for key, field in SIZES.items()}
+    try:
+        return ModelRecord.scale("reference").replace(
+            **{**sizes, "kv_heads": _kv_heads(config)},
+            **{field: _bits(config[key]) for key, field in FLOATS.items()},
+            vocabulary_id=f"config-json-{config['vocab_size']}",
+            tokenizer_id="config-json",
+            dtype_policy=DTYPES.get(str(_dtype(config)), ACCOUNTING),
+        )
+    except (RecordRefusal, ShapeRefusal) as fault:
+        raise replace(fault, what=f"{WHAT}.{KEY_OF[fault.what]}") from None
+
+
 def _faults(config: Mapping[str, Value]) -> Iterator[Refusal]:
-    """Everything that keeps the file from being a record, in the order of its keys."""
-    for key in (*SIZES, *FLOATS, "tie_word_embeddings"):
-        if key not in config and key != "num_key_value_heads":
-            yield RecordRefusal(code=Code.MISSING_KEY, what=f"{WHAT}.{key}", expected="a value")
+    """Everything that keeps the file from being a record: keys missing, then in its own order."""
+    for key in _missing(config):
+        yield RecordRefusal(code=Code.MISSING_KEY, what=f"{WHAT}.{key}", expected="a value")
     for key, value in config.items():
         what = canonical.dotted((WHAT, key))
         if key in SIZES:
@@ -143,13 +175,42 @@ def _faults(config: Mapping[str, Value]) -> Iterator[Refusal]:
         elif key == "head_dim":
             yield from _head_dim_faults(config, what)
         elif key in DTYPE_KEYS:
-            if value is not None and value not in DTYPES:
+            if value is not None and not _is_dtype(value, config):
                 yield _inexpressible(what, value)
         elif key in REQUIRED:
-            if not any(value == other and type(value) is type(other) for other in REQUIRED[key]):
+            two_families = key == "architectures" and len(_families(config)) > 1
+            if two_families or not _is_one(value, REQUIRED[key]):
                 yield _inexpressible(what, value)
-        elif key not in ASIDE or (key == "architectures" and not _are_decoders(value)):
+        elif key not in ASIDE:
             yield _inexpressible(what, value)
+
+
+def _missing(config: Mapping[str, Value]) -> Iterator[str]:
+    """Keys that the file must hold."""
+    if "model_type" not in config and "architectures" not in config:
+        yield "model_type"
+    yield from (key for key in EXPLICIT if key not in config)
+    if _families(config) == {"mistral"}:
+        # Absent, they mean a window of 4096 positions and eight key/value heads.
+        if "sliding_window" not in config:
+            yield "sliding_window"
+        if config.get("num_key_value_heads") is None:
+            yield "num_key_value_heads"
+
+
+def _families(config: Mapping[str, Value]) -> set[str]:
+    """The families that the file names, by its type and by its class."""
+    named, classes = config.get("model_type"), config.get("architectures")
+    return {family for family, name in FAMILIES.items() if named == family or classes == [name]}
+
+
+def _is_one(value: Value, allowed: tuple[Value, ...]) -> bool:
+    return any(value == other and type(value) is type(other) for other in allowed)
+
+
+def _is_dtype(value: Value, config: Mapping[str, Value]) -> bool:
+    """Whether an element type is known, and no other key names another."""
+    return _is_one(value, tuple(DTYPES)) and value == _dtype(config)
 
 
 def _size_faults(key: str, value: Value, what: str) -> Iterator[Refusal]:
@@ -185,12 +246,6 @@ def _head_dim_faults(config: Mapping[str, Value], what: str) -> Iterator[Refusal
     implied = isinstance(value, int) and isinstance(heads, int) and value * heads == D
     if value is not None and not (implied and not isinstance(value, bool)):
         yield _inexpressible(what, value)
-
-
-def _are_decoders(names: Value) -> bool:
-    """Whether every class that the file names ends in a causal language model's head."""
-    texts = names if isinstance(names, list) else [names]
-    return all(isinstance(name, str) and name.endswith("ForCausalLM") for name in texts)
 
 
 def _inexpressible(what: str, value: Value) -> SupportRefusal:

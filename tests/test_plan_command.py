@@ -4,15 +4,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from logitproof.core import fields, liveness
 from logitproof.core.codes import Code
-from logitproof.core.errors import AdmissionRefusal
+from logitproof.core.errors import AdmissionRefusal, Refusal
 from logitproof.core.liveness import Event
 from logitproof.core.planner import plan
 from logitproof.core.records import ModelRecord, RunRecord
 from logitproof.core.sizes import UNKNOWN
-from logitproof.properties import config_json, plan_command, plan_table
+from logitproof.properties import cli, config_json, plan_command, plan_table
 from logitproof.properties.cli import UsageError
 from logitproof.properties.refusals import refusal_of
 
@@ -227,6 +229,19 @@ def test_an_element_type_maps_to_a_policy(changes: dict[str, Any], dtype: str) -
         ("attention_dropout", 0.1),
         ("quantization_config", {"bits": 4}),
         ("architectures", ["LlamaForSequenceClassification"]),
+        ("architectures", ["Qwen2ForCausalLM"]),
+        ("architectures", ["MistralForCausalLM"]),
+        ("architectures", ["LlamaForCausalLM", "LlamaForCausalLM"]),
+        ("architectures", []),
+        ("architectures", "LlamaForCausalLM"),
+        ("architectures", None),
+        ("torch_dtype", ["bfloat16"]),
+        ("torch_dtype", {"bfloat16": 1}),
+        ("torch_dtype", 1),
+        ("dtype", "float16"),
+        ("head_dim", [64]),
+        ("model_type", ["llama"]),
+        ("qkv_bias", True),
         ("unheard_of", None),
     ],
 )
@@ -235,7 +250,7 @@ def test_what_a_record_cannot_express_is_refused_by_its_key(key: str, value: Any
 
 
 @pytest.mark.parametrize(
-    "key", ["hidden_size", "rope_theta", "rms_norm_eps", "tie_word_embeddings"]
+    "key", ["hidden_size", "rope_theta", "rms_norm_eps", "tie_word_embeddings", "hidden_act"]
 )
 def test_a_missing_key_is_refused(key: str) -> None:
     assert (Code.MISSING_KEY, f"config.json.{key}") in reasons(**{key: "absent"})
@@ -262,6 +277,68 @@ def test_a_float_beyond_the_largest_is_refused() -> None:
     assert [reason.what for reason in fault.reasons] == ["config.json.rms_norm_eps"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"architectures": ["Qwen2ForCausalLM"]}, Code.CONFIG_FIELD),
+        ({"architectures": ["GemmaForCausalLM"], "hidden_act": "absent"}, Code.MISSING_KEY),
+        ({"architectures": "absent"}, Code.MISSING_KEY),
+    ],
+)
+def test_without_a_type_the_class_decides(changes: dict[str, Any], named: Code) -> None:
+    assert read(model_type="absent").record == read().record == read(architectures="absent").record
+    assert named in {code for code, _ in reasons(model_type="absent", **changes)}
+
+
+MISTRAL = {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": None}
+
+
+def test_a_mistral_file_without_a_window_maps() -> None:
+    assert read(**MISTRAL).record == read().record
+
+
+@pytest.mark.parametrize("key", ["model_type", "architectures"])
+@pytest.mark.parametrize(
+    ("changes", "missing"),
+    [
+        ({"sliding_window": "absent"}, "sliding_window"),
+        ({"num_key_value_heads": "absent"}, "num_key_value_heads"),
+        ({"num_key_value_heads": None}, "num_key_value_heads"),
+    ],
+)
+def test_what_a_mistral_file_leaves_out_is_refused(
+    key: str, changes: dict[str, Any], missing: str
+) -> None:
+    # Absent, they mean a window of 4096 positions and eight key/value heads.
+    found = reasons(**{**MISTRAL, key: "absent", **changes})
+    assert found == [(Code.MISSING_KEY, f"config.json.{missing}")]
+
+
+def test_an_element_type_named_twice_alike_maps() -> None:
+    assert read(dtype="bfloat16").record == read().record
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 2**70) | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=4,
+)
+KEYS = sorted({*CONFIG, *config_json.REQUIRED, *config_json.ASIDE, "dtype", "layers"})
+
+
+@pytest.mark.property
+@given(st.dictionaries(st.sampled_from(KEYS), JSON, min_size=1, max_size=3))
+@example({"torch_dtype": ["bfloat16"]})
+@example({"dtype": {"a": 1}, "torch_dtype": None})
+@example({"model_type": {}, "architectures": {"a": 1}})
+def test_any_value_under_any_key_is_a_record_or_one_line(changes: dict[str, Any]) -> None:
+    try:
+        read(**changes)
+    except Refusal as refusal:
+        assert len(str(refusal).splitlines()) == 1
+        assert str(refusal).isprintable()
+
+
 def test_every_reason_of_a_configuration_is_told_at_once() -> None:
     changes = {"tie_word_embeddings": False, "sliding_window": 4096, "hidden_size": "absent"}
     assert {what for _, what in reasons(**changes)} == {
@@ -273,19 +350,34 @@ def test_every_reason_of_a_configuration_is_told_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "code"),
+    ("changes", "code", "key"),
     [
-        ({"num_key_value_heads": 2, "head_dim": None}, Code.HEAD_GROUPING),
-        ({"hidden_size": 0, "head_dim": None}, Code.FIELD_RANGE),
-        ({"num_attention_heads": 0, "head_dim": None}, Code.FIELD_RANGE),
-        ({"hidden_size": 10, "num_attention_heads": 4, "head_dim": None}, Code.HEAD_GROUPING),
+        ({"num_key_value_heads": 2}, Code.HEAD_GROUPING, "num_attention_heads"),
+        ({"num_key_value_heads": 10}, Code.HEAD_GROUPING, "num_key_value_heads"),
+        ({"hidden_size": 0}, Code.FIELD_RANGE, "hidden_size"),
+        ({"vocab_size": 2**64}, Code.FIELD_RANGE, "vocab_size"),
+        ({"num_attention_heads": 0}, Code.FIELD_RANGE, "num_attention_heads"),
+        ({"hidden_size": 10}, Code.HEAD_GROUPING, "hidden_size"),
+        ({"hidden_size": 27}, Code.EVEN_ROPE_HEAD_WIDTH, "hidden_size"),
     ],
 )
-def test_a_configuration_passes_the_checks_of_the_record(
-    changes: dict[str, Any], code: Code
+def test_a_configuration_passes_the_checks_of_the_record_under_its_own_keys(
+    changes: dict[str, Any], code: Code, key: str
 ) -> None:
     # Reported case cfg-head-dim: a validation error, never a division by zero.
-    assert refusal_of(read, **changes).code is code
+    fault = refusal_of(read, head_dim=None, **changes)
+    assert (fault.code, fault.what) == (code, f"config.json.{key}")
+
+
+def test_a_complaint_of_many_reasons_is_one_bounded_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({f"key{i}": "x" * 40 for i in range(9000)}))
+    assert cli.main(["plan", "--from-config", str(path)]) == cli.USAGE
+    written = capsys.readouterr()
+    assert (written.out, written.err.count("\n")) == ("", 1)
+    assert len(written.err) <= cli.LONGEST_LINE + 1
 
 
 def test_a_configuration_is_an_object() -> None:
