@@ -141,11 +141,11 @@ def _parts(value: object, path: Path) -> list[str]:
     match value:
         case bool() | None:
             return [{True: "true", False: "false", None: "null"}[value]]
-        case str():
+        case str() if type(value) is str:
             return ['"', value.translate(_ESCAPED), '"']
-        case int() if value >= 0:
+        case int() if type(value) is int and 0 <= value < 10**MAX_DIGITS:
             return [str(value)]
-        case dict():
+        case dict() if all(type(key) is str for key in value):
             members = [
                 ['"', key.translate(_ESCAPED), '":', *_parts(value[key], (*path, key))]
                 for key in sorted(value)
@@ -156,7 +156,7 @@ def _parts(value: object, path: Path) -> list[str]:
     raise RecordRefusal(
         code=Code.FIELD_TYPE,
         what=dotted(path),
-        expected="text, an unsigned integer, an object or an array",
+        expected="text, an unsigned integer, an object with text keys or an array",
         actual=described(value),
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import get_args
 
-from . import shapes, sizes
+from . import fields, shapes, sizes
 from .records import ModelRecord
 from .shapes import Category, TensorGroup
 
@@ -34,9 +34,10 @@ def census(record: ModelRecord) -> Census:
     """The census of a model record.
 
     P = V*D + L*(2*D^2 + 2*D*K + 3*D*F + 2*D) + D
-    Refuses: shape rules, then capacity/plan-overflow naming the product
+    Refuses: record/field-type, shape rules, then capacity/plan-overflow naming the product
     Source:  config_planner.md sections 4 and 5
     """
+    fields.check_instance(record, ModelRecord, what="model")
     return of_groups(
         shapes.parameter_shapes(
             record.vocabulary_size,

@@ -46,7 +46,7 @@ def check_keys(value: object, fields: Sequence[Field], *, path: tuple[str, ...])
     for inner, members, where in _objects(value, fields, path):
         names = [field.name for field in members]
         for key in inner:
-            if key not in names:
+            if type(key) is not str or key not in names:
                 raise RecordRefusal(
                     code=Code.UNKNOWN_KEY,
                     what=dotted((*where, str(key))),
@@ -100,9 +100,26 @@ def check_ranges(
             check_text(str(value), path=where)
 
 
+def check_instance(value: object, kind: type, *, what: str) -> None:
+    """Refuses a value of another class.
+
+    Refuses: record/field-type
+    """
+    if not isinstance(value, kind):
+        raise RecordRefusal(
+            code=Code.FIELD_TYPE,
+            what=what,
+            expected=f"a {kind.__name__}",
+            actual=f"a {type(value).__name__}",
+        )
+
+
 def check_choice(value: object, choices: Sequence[str | int], *, code: Code, what: str) -> None:
-    """Refuses a value that is none of the choices, by the code given."""
-    if value not in choices:
+    """Refuses a value that is none of the choices, by the code given.
+
+    The types are compared first: a foreign `==` is never asked.
+    """
+    if not any(type(value) is type(choice) and value == choice for choice in choices):
         allowed = ", ".join(map(str, choices))
         raise RecordRefusal(
             code=code,
@@ -155,13 +172,14 @@ def _objects(
 
 
 def _has_kind(value: object, field: Field) -> bool:
+    """Whether the value has the field's type itself: a subclass may write other bytes."""
     match field.kind:
         case "integer":
-            return isinstance(value, int) and not isinstance(value, bool)
+            return type(value) is int
         case "text":
-            return isinstance(value, str)
+            return type(value) is str
         case "bits":
-            return isinstance(value, str) and _BITS.fullmatch(value) is not None
+            return type(value) is str and _BITS.fullmatch(value) is not None
         case _:
             return isinstance(value, Mapping)
 

@@ -51,7 +51,8 @@ def frame(domain: str, pairs: Iterable[tuple[str, str]]) -> Identity:
     """The identity of some named texts; keys come out sorted.
 
     Refuses: record/identity-grammar of the domain; then per field, in this order,
-             record/identity-field-count, record/identity-grammar, record/duplicate-key,
+             record/identity-field-count, record/identity-grammar, record/field-type of a value,
+             record/duplicate-key,
              record/identity-value-size, record/identity-total-size; at last
              record/identity-field-count for no field at all
     Source:  records.md section 4
@@ -113,12 +114,16 @@ def decode(data: bytes) -> Identity:
     return identity
 
 
-def _check_name(name: str, what: str) -> None:
-    if not _NAME.fullmatch(name):
+def _check_name(name: object, what: str) -> None:
+    if type(name) is not str or not _NAME.fullmatch(name):
         raise RecordRefusal(code=Code.IDENTITY_GRAMMAR, what=what, actual=canonical.described(name))
 
 
-def _utf8_size(text: str, what: str) -> int:
+def _utf8_size(text: object, what: str) -> int:
+    if type(text) is not str:
+        raise RecordRefusal(
+            code=Code.FIELD_TYPE, what=what, expected="text", actual=canonical.described(text)
+        )
     try:
         return len(text.encode())
     except UnicodeEncodeError as fault:

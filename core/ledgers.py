@@ -63,8 +63,8 @@ class Ledger:
 def ledger(entries: Iterable[Allocation], *, what: str) -> Ledger:
     """The ledger of some allocations.
 
-    Refuses: state/buffer-exists, state/unknown-buffer or state/alias-cycle of an alias,
-             capacity/plan-overflow
+    Refuses: state/buffer-exists, record/field-range of a size, state/unknown-buffer or
+             state/alias-cycle of an alias, capacity/plan-overflow
     Source:  config_planner.md section 7
     """
     entries = tuple(entries)
@@ -74,6 +74,7 @@ def ledger(entries: Iterable[Allocation], *, what: str) -> Ledger:
             raise _fault(Code.BUFFER_EXISTS, f"{what}.{entry.name}", "a new name", "a used one")
         named[entry.name] = entry
     for entry in entries:
+        _check_sizes(entry, what)
         _check_alias(entry, named, what)
         sizes.kept(entry.bytes, what=f"{what}.{entry.name}", label="buffer bytes")
     total = sizes.total((e.bytes for e in entries), what=what, label="ledger total")
@@ -158,6 +159,13 @@ def layout_metadata(B: int, T: int, *, targets: bool) -> Ledger:
         ),
         what="layout_metadata",
     )
+
+
+def _check_sizes(entry: Allocation, what: str) -> None:
+    """Refuses a negative or fractional size, and an alignment to nothing."""
+    for name in ("elements", "element_bytes", "count", "alignment"):
+        where = f"{what}.{entry.name}.{name}"
+        sizes.check(getattr(entry, name), what=where, least=int(name == "alignment"))
 
 
 def _check_alias(entry: Allocation, named: dict[str, Allocation], what: str) -> None:

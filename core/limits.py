@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from . import sizes
 from .codes import Code
 from .errors import CapacityRefusal, Refusal, SupportRefusal
 from .profiles import EXECUTABLE, Profile
-from .sizes import Quantity, Unknown
+from .sizes import UNKNOWN, Quantity, Unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,11 @@ class Demand:
     def total(self) -> Quantity:
         """The sum, unknown as soon as one term is."""
         return sizes.add(*self.terms)
+
+    @property
+    def known_terms(self) -> tuple[int, ...]:
+        """The terms that are known."""
+        return tuple(term for term in self.terms if not isinstance(term, Unknown))
 
     @property
     def known(self) -> int:
@@ -48,6 +54,10 @@ class Demands:
     disk: Demand = NOTHING
     download: Demand = NOTHING
     partitions: Mapping[str, Demand] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Keeps a read-only copy of the partitions."""
+        object.__setattr__(self, "partitions", MappingProxyType(dict(self.partitions)))
 
 
 def compare(demands: Demands, limits: Profile) -> tuple[Refusal, ...]:
@@ -95,16 +105,17 @@ def _partitions(demands: Demands, limits: Profile) -> Iterator[Refusal]:
 
 
 def _unknown(demands: Demands, limits: Profile) -> Iterator[Refusal]:
-    """One entry for all that is unknown, against the limit it would have to meet."""
-    if isinstance(demands.partitions.get("workspace", NOTHING).total, Unknown):
-        limit = limits.partitions.get("workspace", limits.device)
-        yield _exceeded(Code.UNKNOWN_DEMAND, "workspace", sizes.UNKNOWN.value, limit)
-        return
-    for name in ("host", "device", "disk", "download"):
-        if isinstance(getattr(demands, name).total, Unknown):
-            limit = getattr(limits, name)
-            yield _exceeded(Code.UNKNOWN_DEMAND, name, sizes.UNKNOWN.value, limit)
-            return
+    """An entry per unknown partition, against the limit it would have to meet.
+
+    An unknown total of which no unknown partition tells is an entry of its own.
+    """
+    unknown = [name for name, demand in demands.partitions.items() if demand.total is UNKNOWN]
+    for name in unknown:
+        limit = limits.partitions.get(name, limits.device)
+        yield _exceeded(Code.UNKNOWN_DEMAND, name, UNKNOWN.value, limit)
+    for name in () if unknown else ("host", "device", "disk", "download"):
+        if getattr(demands, name).total is UNKNOWN:
+            yield _exceeded(Code.UNKNOWN_DEMAND, name, UNKNOWN.value, getattr(limits, name))
 
 
 def _exceeded(code: Code, what: str, required: object, limit: object) -> CapacityRefusal:

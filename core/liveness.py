@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
-from . import sizes
+from . import fields, sizes
 from .codes import Code
 from .errors import StateRefusal
 from .sizes import UNKNOWN, Quantity, Unknown
@@ -82,8 +82,9 @@ def measure(schedule: Iterable[Event | Repeat], *, elide: bool = True) -> Livene
     A repetition changes every event's bytes by the same amount as the one before, so the
     largest is met in the first or the last: with `elide` only these are walked, and the cost
     does not depend on their number.
-    Refuses: state/unknown-buffer, state/released-buffer, state/buffer-exists,
-             state/alias-cycle, capacity/plan-overflow
+    Refuses: record/field-range of bytes, record/unknown-name of an action, state/unknown-buffer,
+             state/released-buffer, state/buffer-exists, state/alias-cycle,
+             capacity/plan-overflow
     Source:  config_planner.md section 8
     """
     buffers = _Buffers()
@@ -143,6 +144,12 @@ class _Buffers:
 
     def apply(self, event: Event) -> Point:
         """One event; a refused one has changed nothing."""
+        sizes.check(event.bytes, what=f"liveness.{event.name}.bytes")
+        if not isinstance(event.workspace, Unknown):
+            sizes.check(event.workspace, what=f"liveness.{event.name}.workspace")
+        fields.check_choice(
+            event.action, get_args(Action), code=Code.UNKNOWN_NAME, what="liveness.action"
+        )
         match event.action:
             case "allocate":
                 self.check_free(event.name)

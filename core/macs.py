@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from . import sizes
@@ -20,13 +21,15 @@ class Macs:
     M_causal = M_lin + B*L*D*C*(C + 1)
     M_dense  = M_lin + 2*B*L*D*C^2
 
-    groups: causal MACs by tensor group (the table's are the head's) and by attention product
+    groups:       causal MACs by tensor group (the table's are the head's) and attention product
+    dense_groups: the same with every pair of cells
     """
 
     linear: int
     causal: int
     dense: int
     groups: Mapping[str, int]
+    dense_groups: Mapping[str, int]
 
 
 def macs(model: ModelRecord, census: Census, *, rows: int) -> Macs:
@@ -52,7 +55,8 @@ def macs(model: ModelRecord, census: Census, *, rows: int) -> Macs:
         linear=linear,
         causal=_total(linear, causal, causal, label="causal MACs"),
         dense=_total(linear, square, square, label="dense MACs"),
-        groups={**matrices, SCORES: causal, MIXTURE: causal},
+        groups=MappingProxyType({**matrices, SCORES: causal, MIXTURE: causal}),
+        dense_groups=MappingProxyType({**matrices, SCORES: square, MIXTURE: square}),
     )
 
 

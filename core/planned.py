@@ -78,7 +78,7 @@ class Plan:
     traffic: Traffic
     demands: Demands
     refusals: tuple[Refusal, ...]
-    slack_reserve_bytes: int = 0
+    slack_reserve_bytes: int
 
     @property
     def admissible(self) -> bool:

@@ -1,13 +1,18 @@
 """One checked plan of two records, and the only way from it to a decoder."""
 
 import importlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Final, Protocol
+from weakref import WeakKeyDictionary
 
 from . import fields, ledgers, limits, liveness, modes, profiles, shapes, sizes, support
+from .canonical import described
 from .census import census
 from .codes import Code
-from .errors import AdmissionRefusal, RecordRefusal, StateRefusal
+from .errors import AdmissionRefusal, StateRefusal
 from .ledgers import Ledger
 from .limits import Demand, Demands
 from .liveness import Liveness
@@ -20,6 +25,7 @@ from .traffic import traffic
 
 ENVELOPE_BYTES: Final = 33_554_432  # of the runtime on the host, named, not measured
 ACCOUNTING_WIDTHS: Final = (2, 8)
+SLACK_RESERVE_BYTES: Final = 0  # no allocation reserves any; says nothing of workspace
 
 
 class Generator(Protocol):
@@ -33,57 +39,73 @@ class Generator(Protocol):
 class Admission:
     """The right to construct one decoder from an admissible plan; `admit` alone gives it.
 
-    Not copied, not pickled: a copy would construct twice.
+    The token holds nothing: what it stands for is kept with the tokens that were issued, so no
+    attribute can be exchanged and no instance made past `admit` means anything. Not copied, not
+    pickled: a copy would construct twice.
     """
 
-    __slots__ = ("_spent", "plan")
+    __slots__ = ("__weakref__",)
 
-    def __init__(self, plan: Plan, *, key: object) -> None:
+    def __init__(self, plan: Plan, *, key: object = None) -> None:
         if key is not _KEY:
-            raise StateRefusal(
-                code=Code.ADMISSION_NOT_ISSUED,
-                what="admission",
-                expected="a token made by admit",
-                actual="a constructor call",
-            )
-        self.plan = plan
-        self._spent = False
+            raise _not_issued("a constructor call")
+        _ISSUED[self] = _Right(plan)
 
     def __reduce__(self) -> Any:
-        raise StateRefusal(
-            code=Code.ADMISSION_NOT_ISSUED,
-            what="admission",
-            expected="a token made by admit",
-            actual="a copy",
-        )
+        raise _not_issued("a copy")
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that was admitted.
+
+        Refuses: state/admission-not-issued
+        """
+        return _right_of(self).plan
 
     def construct(self, rng: Generator) -> Any:
-        """The decoder of the plan and its construction identity; once.
+        """The decoder of the plan and its construction identity; once, whoever calls.
 
         A refused call has changed neither the token nor the generator.
-        Refuses: state/admission-spent, state/generator-state, then what `build` refuses
+        Refuses: state/admission-not-issued, state/admission-spent (used, or in use by another
+                 call), admission/plan-refused, state/generator-state, then what `build` refuses
         Source:  config_planner.md section 10
         """
-        if self._spent:
-            raise StateRefusal(
-                code=Code.ADMISSION_SPENT,
-                what="admission",
-                expected="a token not yet used",
-                actual="a second construction",
-            )
-        seed = self.plan.run.seeds.initialization
-        state = getattr(rng, "state", None)
-        if state != seed:
-            raise StateRefusal(
-                code=Code.GENERATOR_STATE, what="admission.rng", expected=seed, actual=state
-            )
-        # The columns of core meet in build, which imports this one.
-        constructed = importlib.import_module(".build", __package__).construct(self, rng)
-        self._spent = True
-        return constructed
+        right = _right_of(self)
+        with right.taken():
+            _check_admissible(right.plan)
+            seed, state = right.plan.run.seeds.initialization, getattr(rng, "state", None)
+            if type(state) is not int or state != seed:
+                actual = state if type(state) is int else described(state)
+                raise StateRefusal(
+                    code=Code.GENERATOR_STATE, what="admission.rng", expected=seed, actual=actual
+                )
+            return _build().construct(self, rng)
+
+
+class _Right:
+    """What an issued token stands for: a plan, and whether it has been used."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.spent = False
+        self.lock = threading.Lock()
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """One use; a failed one is given back, and nobody else gets in meanwhile."""
+        if not self.lock.acquire(blocking=False):
+            raise _spent("a construction under way")
+        try:
+            if self.spent:
+                raise _spent("a second construction")
+            yield
+            self.spent = True
+        finally:
+            self.lock.release()
 
 
 _KEY: Final = object()
+_ISSUED: Final = WeakKeyDictionary[Admission, _Right]()
 
 
 def plan(model: ModelRecord, run: RunRecord, mode: str = "tracked-full") -> Plan:
@@ -93,7 +115,8 @@ def plan(model: ModelRecord, run: RunRecord, mode: str = "tracked-full") -> Plan
              capacity/plan-overflow, support/topology, shape/inexact-division
     Source:  config_planner.md section 10, profiles.md section 3
     """
-    _check_records(model, run)
+    fields.check_instance(model, ModelRecord, what="model")
+    fields.check_instance(run, RunRecord, what="run")
     fields.check_choice(mode, modes.MODES, code=Code.UNKNOWN_NAME, what="mode")
     limits_of = profiles.profile(run.resource_profile)
     counted = census(model)
@@ -102,13 +125,17 @@ def plan(model: ModelRecord, run: RunRecord, mode: str = "tracked-full") -> Plan
     head_width = shapes.head_width(model.model_width, model.heads)
     rope = ledgers.rope_tables(L, C, head_width, dtype_policy=dtype)
     state = ledgers.state(counted.groups, rope, dtype_policy=dtype)
-    B, T = (1, 1) if mode == "cached" else (run.rows, C)
+    # A call may take every admitted row, whatever the nominal count; a cache has one.
+    B, T = (1, 1) if mode == "cached" else (max(run.rows, run.microbatch), C)
     layout = ledgers.layout_metadata(B, T, targets=mode == "tracked-full")
     lived = _liveness(model, mode, rows=B, width=width, device=run.device, state=state)
     kv_bytes = {b: _kv_bytes(model, run.rows, b) for b in ACCOUNTING_WIDTHS}
     counted_macs = macs(model, counted, rows=run.rows)
     sent = traffic(model, run, counted, width=width)
     host, device = _placed(run.device, lived, layout, limits_of)
+    # The cached schedule owns its one row of keys and values; the full ones hold none.
+    kv = _kv_bytes(model, B, width) if mode == "cached" else kv_bytes[width]
+    owned = state.total + (kv if mode == "cached" else 0)
     demands = Demands(
         parameters=counted.total,
         positions=C,
@@ -119,11 +146,11 @@ def plan(model: ModelRecord, run: RunRecord, mode: str = "tracked-full") -> Plan
         device=device,
         partitions={
             "state": Demand(terms=(state.total,)),
-            "activations": Demand(terms=(lived.resident_peak - state.total,)),
+            "activations": Demand(terms=(lived.resident_peak - owned,)),
             "workspace": Demand(terms=(lived.workspace,)),
-            "kv": Demand(terms=(kv_bytes[width],)),
+            "kv": Demand(terms=(kv,)),
             "layout_metadata": Demand(terms=(layout.total,)),
-            "slack": Demand(terms=(0,)),
+            "slack": Demand(terms=(SLACK_RESERVE_BYTES,)),
         },
     )
     return Plan(
@@ -144,6 +171,7 @@ def plan(model: ModelRecord, run: RunRecord, mode: str = "tracked-full") -> Plan
         device=device,
         traffic=sent,
         demands=demands,
+        slack_reserve_bytes=SLACK_RESERVE_BYTES,
         refusals=(*support.check(model, run, limits_of), *limits.compare(demands, limits_of)),
     )
 
@@ -151,28 +179,50 @@ def plan(model: ModelRecord, run: RunRecord, mode: str = "tracked-full") -> Plan
 def admit(model: ModelRecord, run: RunRecord) -> Admission:
     """The right to construct what the records describe.
 
-    Refuses: what `plan` refuses, then admission/plan-refused with every entry of the plan
+    Refuses: what `plan` refuses, then admission/plan-refused with every entry of the plan, then
+             what the executable configuration refuses
     """
     planned = plan(model, run)
-    if not planned.admissible:
-        raise AdmissionRefusal(
-            code=Code.PLAN_REFUSED,
-            what=f"the plan of {run.resource_profile}",
-            reasons=planned.refusals,
-            details={"listed": "; ".join(map(str, planned.refusals))},
-        )
+    _check_admissible(planned)
+    _build().executable_config(planned.model)
     return Admission(planned, key=_KEY)
 
 
-def _check_records(model: object, run: object) -> None:
-    for name, record, kind in (("model", model, ModelRecord), ("run", run, RunRecord)):
-        if not isinstance(record, kind):
-            raise RecordRefusal(
-                code=Code.FIELD_TYPE,
-                what=name,
-                expected=f"a {kind.__name__}",
-                actual=f"a {type(record).__name__}",
-            )
+def _check_admissible(planned: Plan) -> None:
+    if not planned.admissible:
+        raise AdmissionRefusal(
+            code=Code.PLAN_REFUSED,
+            what=f"the plan of {planned.run.resource_profile}",
+            reasons=planned.refusals,
+            details={"listed": "; ".join(map(str, planned.refusals))},
+        )
+
+
+def _build() -> Any:
+    """The module in which the columns of core meet; it imports this one."""
+    return importlib.import_module(".build", __package__)
+
+
+def _right_of(admission: Admission) -> _Right:
+    right = _ISSUED.get(admission)
+    if right is None:
+        raise _not_issued("an instance that admit did not make")
+    return right
+
+
+def _not_issued(actual: str) -> StateRefusal:
+    return StateRefusal(
+        code=Code.ADMISSION_NOT_ISSUED,
+        what="admission",
+        expected="a token made by admit",
+        actual=actual,
+    )
+
+
+def _spent(actual: str) -> StateRefusal:
+    return StateRefusal(
+        code=Code.ADMISSION_SPENT, what="admission", expected="a token not yet used", actual=actual
+    )
 
 
 def _liveness(
@@ -204,7 +254,10 @@ def _kv_bytes(model: ModelRecord, rows: int, width: int) -> int:
 def _placed(
     device: str, lived: Liveness, layout: Ledger, limits_of: Profile
 ) -> tuple[Host, Demand]:
-    """Where the bytes live: on a gpu the tensors, elsewhere everything on the host."""
+    """Where the bytes live: on a gpu the tensors, elsewhere everything on the host.
+
+    Refuses: capacity/plan-overflow naming the sum
+    """
     on_host = Host(
         tensors=lived.resident_peak,
         scratch=lived.workspace,
@@ -213,8 +266,11 @@ def _placed(
         cap=limits_of.host,
     )
     if device != "gpu":
+        sizes.payload_sum(*on_host.demand.known_terms, what="host", label="host bytes")
         return on_host, limits.NOTHING
     envelope = Host(
         tensors=0, scratch=0, layout_metadata=0, envelope=ENVELOPE_BYTES, cap=limits_of.host
     )
-    return envelope, Demand(terms=(lived.resident_peak, layout.total, lived.workspace))
+    on_device = Demand(terms=(lived.resident_peak, layout.total, lived.workspace))
+    sizes.payload_sum(*on_device.known_terms, what="device", label="device bytes")
+    return envelope, on_device

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final, Self
 
 from . import canonical, fields, identity, profiles, shapes
 from .codes import Code
+from .errors import RecordRefusal
 from .fields import Field
 
 SCHEMA_VERSION: Final = 1
@@ -63,6 +64,11 @@ RUN_FIELDS: Final = (
 )
 
 
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, each object among them read once."""
+    return {name: dict(v) if isinstance(v, Mapping) else v for name, v in values.items()}
+
+
 class _Record:
     """What both records share; the fields are those of `_table`."""
 
@@ -76,8 +82,9 @@ class _Record:
         """The record of canonical bytes.
 
         Refuses: first fault of size, UTF-8, JSON syntax, a key twice, unknown key, missing key,
-                 type, schema version, family, canonical bytes, ranges in table order, shape
-        Source:  records.md section 3
+                 type, schema version, family, canonical bytes, ranges in table order, shape,
+                 and text that no identity can hold
+        Source:  records.md sections 3 and 4
         """
         value = canonical.decode(data, what=cls._name)
         fields.check_keys(value, cls._table, path=(cls._name,))
@@ -96,16 +103,15 @@ class _Record:
         text = self.to_bytes().decode()
         return identity.frame(self._domain, [("configuration", text)]).sha256
 
-    def replace(self, **changes: Any) -> Self:
+    def replace(self, /, **changes: Any) -> Self:
         """The record with some fields changed, everything checked again."""
-        values = {**self._values(), **changes}
+        values = _plain({**self._values(), **changes})
         fields.check_keys(values, self._table, path=(self._name,))
         return type(self)(**values)
 
     def _values(self) -> dict[str, Any]:
         """The fields as plain values."""
-        values = {field.name: getattr(self, field.name) for field in self._table}
-        return {n: dict(v) if isinstance(v, Mapping) else v for n, v in values.items()}
+        return _plain({field.name: getattr(self, field.name) for field in self._table})
 
     def _check(self) -> None:
         """Types, version, family and ranges of all fields."""
@@ -113,6 +119,17 @@ class _Record:
         fields.check_keys(values, self._table, path=(self._name,))
         self._check_kinds(values)
         fields.check_ranges(values, self._table, path=(self._name,))
+
+    def _check_identifiable(self) -> None:
+        """Refuses a record whose text, escapes and line feed included, no identity can hold."""
+        size = len(self.to_bytes())
+        if size > identity.MAX_VALUE_BYTES:
+            raise RecordRefusal(
+                code=Code.IDENTITY_VALUE_SIZE,
+                what=self._name,
+                expected=identity.MAX_VALUE_BYTES,
+                actual=size,
+            )
 
     @classmethod
     def _check_kinds(cls, values: Mapping[str, object]) -> None:
@@ -162,6 +179,7 @@ class ModelRecord(_Record):
             self.kv_heads,
             self.feed_forward_width,
         )
+        self._check_identifiable()
 
     @classmethod
     def scale(cls, name: str) -> "ModelRecord":
@@ -222,8 +240,11 @@ class RunRecord(_Record):
     resource_profile: str
 
     def __post_init__(self) -> None:
+        seeds = _plain({"seeds": self.seeds})["seeds"]
+        object.__setattr__(self, "seeds", seeds)  # read once, then checked
         self._check()
-        object.__setattr__(self, "seeds", Seeds(**self.seeds))
+        object.__setattr__(self, "seeds", Seeds(**seeds))
+        self._check_identifiable()
 
     @classmethod
     def fixture(cls, name: str) -> "RunRecord":

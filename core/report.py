@@ -36,8 +36,9 @@ def census(counted: Census) -> dict[str, Any]:
 
 
 def macs(counted: Macs) -> dict[str, Any]:
-    """MACs with their causal groups."""
-    return calculated({**values(counted), "groups": dict(counted.groups)})
+    """MACs with their groups."""
+    groups = {"groups": dict(counted.groups), "dense_groups": dict(counted.dense_groups)}
+    return calculated({**values(counted), **groups})
 
 
 def profile(limits: Profile) -> dict[str, Any]:

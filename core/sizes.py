@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Final, Literal
 
 from .codes import Code
-from .errors import CapacityRefusal, ShapeRefusal
+from .errors import CapacityRefusal, RecordRefusal, ShapeRefusal
 
 LARGEST: Final = 2**64 - 1  # a size that is kept
 LARGEST_PRODUCT: Final = 2**128 - 1  # a size on the way to one
@@ -19,6 +19,18 @@ class Unknown(Enum):
 
 UNKNOWN: Final = Unknown.UNKNOWN
 Quantity = int | Literal[Unknown.UNKNOWN]
+
+
+def check(size: object, *, what: str, least: int = 0) -> None:
+    """Refuses what is no size: another type than int itself, or an integer below `least`.
+
+    Refuses: record/field-range
+    """
+    if type(size) is not int or size < least:
+        shown = size if type(size) is int else f"a {type(size).__name__}"
+        raise RecordRefusal(
+            code=Code.FIELD_RANGE, what=what, expected=f"an integer from {least}", actual=shown
+        )
 
 
 def product(factors: Iterable[int], *, what: str, label: str) -> int:
@@ -58,9 +70,9 @@ def payload(factors: Iterable[int], *, what: str, label: str) -> int:
     return kept(product(factors, what=what, label=label), what=what, label=label)
 
 
-def payload_sum(*terms: int, what: str) -> int:
+def payload_sum(*terms: int, what: str, label: str = "live bytes") -> int:
     """A sum of bytes that is kept."""
-    return kept(total(terms, what=what, label="live bytes"), what=what, label="live bytes")
+    return kept(total(terms, what=what, label=label), what=what, label=label)
 
 
 def ceiling_quotient(size: int, divisor: int) -> int:

@@ -1,5 +1,8 @@
 import hashlib
 import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -92,6 +95,77 @@ def test_a_token_constructs_once() -> None:
     rng = SplitMix64(4701)
     assert refusal_of(token.construct, rng).code is Code.ADMISSION_SPENT
     assert rng.state == 4701
+
+
+def test_a_token_constructs_once_among_threads() -> None:
+    token, before = admitted("bridge"), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            made = list(pool.map(lambda _: outcome(token, SplitMix64(4701)), range(4)))
+    finally:
+        sys.setswitchinterval(before)
+    assert sorted(made) == ["constructed", *["state/admission-spent"] * 3]
+
+
+def outcome(token: Any, rng: SplitMix64) -> str:
+    try:
+        token.construct(rng)
+    except ValueError as refusal:
+        return str(refusal.code)  # type: ignore[attr-defined]
+    return "constructed"
+
+
+class Again(SplitMix64):
+    """A generator that uses the token once more while it is copied."""
+
+    def __init__(self, token: Any) -> None:
+        super().__init__(4701)
+        self.token = token
+        self.seen: list[str] = []
+
+    def copy(self) -> SplitMix64:
+        self.seen.append(outcome(self.token, SplitMix64(4701)))
+        return super().copy()
+
+
+def test_a_construction_that_calls_itself_constructs_once() -> None:
+    token = admitted("reference")
+    rng = Again(token)
+    assert outcome(token, rng) == "constructed"
+    assert set(rng.seen) == {"state/admission-spent"}
+
+
+class Failing(SplitMix64):
+    """A generator whose copy fails."""
+
+    def copy(self) -> SplitMix64:
+        raise KeyboardInterrupt
+
+
+def test_a_construction_that_fails_gives_the_token_back() -> None:
+    token, rng = admitted("reference"), Failing(4701)
+    with pytest.raises(KeyboardInterrupt):
+        token.construct(rng)
+    assert rng.state == 4701
+    assert token.construct(SplitMix64(4701)).identity
+
+
+@pytest.mark.parametrize("state", [None, "4701", 4701.0, True, [4701], np.array([4701, 1])])
+def test_a_state_that_is_no_integer_is_refused(state: Any) -> None:
+    fault = refusal_of(admitted("reference").construct, SimpleNamespace(state=state))
+    assert fault.code is Code.GENERATOR_STATE
+    assert "\n" not in str(fault)
+
+
+def test_the_admitted_rows_are_the_microbatch_not_the_nominal_rows() -> None:
+    run = RunRecord.fixture("bridge-ci")
+    few, many = run.replace(rows=1), run.replace(rows=16, microbatch=1)
+    tokens = [admit(ModelRecord.scale("bridge"), each) for each in (few, many)]
+    made = [token.construct(SplitMix64(4701)).decoder for token in tokens]
+    assert [decoder.backbone.identity.max_rows for decoder in made] == [8, 1]
+    assert made[0].forward([[1] * 16] * 8).logits.shape == (8, 16, 266)
+    assert refusal_of(made[1].forward, [[1], [2]]).code is Code.PREPARED_SHAPE
 
 
 def test_a_wrong_generator_draws_nothing_and_leaves_the_token() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 
 from logitproof.core.census import census
 from logitproof.core.codes import Code
-from logitproof.core.records import ModelRecord
+from logitproof.core.records import ModelRecord, RunRecord
 from logitproof.properties import enumeration, record_strategies
 from logitproof.properties.refusals import refusal_of
 
@@ -78,3 +78,9 @@ def test_an_overflow_names_the_product(changes: dict[str, Any], what: str, label
     fault = refusal_of(census, record)
     assert fault.code is Code.PLAN_OVERFLOW
     assert (fault.what, fault.reason) == (what, label)
+
+
+@pytest.mark.parametrize("wrong", [None, 1, "reference", RunRecord.fixture("reference-ci")])
+def test_a_census_is_of_a_model_record(wrong: Any) -> None:
+    fault = refusal_of(census, wrong)
+    assert (fault.code, fault.what) == (Code.FIELD_TYPE, "model")

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from logitproof.core import ledgers
@@ -52,6 +54,19 @@ def test_names_and_aliases_lead_to_one_owner(pairs: list[tuple[str, str]], code:
         Allocation(name=name, elements=1, element_bytes=8, alias_of=alias) for name, alias in pairs
     ]
     assert refusal_of(ledgers.ledger, entries, what="state").code is code
+
+
+@pytest.mark.parametrize("name", ["elements", "element_bytes", "count", "alignment"])
+@pytest.mark.parametrize("wrong", [-1, 1.5, True, None])
+def test_an_allocation_has_sizes(name: str, wrong: Any) -> None:
+    sizes: dict[str, Any] = {"elements": 1, "element_bytes": 8, name: wrong}
+    fault = refusal_of(ledgers.ledger, [Allocation(name="a", **sizes)], what="state")
+    assert (fault.code, fault.what) == (Code.FIELD_RANGE, f"state.a.{name}")
+
+
+def test_nothing_is_aligned_to_nothing() -> None:
+    entry = Allocation(name="a", elements=1, element_bytes=8, alignment=0)
+    assert refusal_of(ledgers.ledger, [entry], what="state").what == "state.a.alignment"
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,29 @@ def test_an_unknown_workspace_is_refused_and_leaves_nothing_over() -> None:
     assert (reason.required, reason.limit) == ("unknown", 100)
 
 
+@pytest.mark.parametrize("name", CORE.partitions)
+def test_an_unknown_partition_is_refused_against_its_own_limit(name: str) -> None:
+    unknown = Demand(terms=(1, UNKNOWN))
+    (reason,) = limits.compare(Demands(device=unknown, partitions={name: unknown}), OPEN)
+    assert (reason.code, reason.what) == (Code.UNKNOWN_DEMAND, name)
+    assert (reason.required, reason.limit) == ("unknown", OPEN.partitions[name])
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_an_unknown_total_without_an_unknown_partition_is_refused(name: str) -> None:
+    demands: dict[str, Any] = {name: Demand(terms=(UNKNOWN,))}
+    assert codes(Demands(**demands), OPEN) == [(Code.UNKNOWN_DEMAND, name)]
+
+
+def test_partitions_are_kept_as_they_were_given() -> None:
+    given = {"kv": Demand(terms=(1,))}
+    demands = Demands(partitions=given)
+    given.clear()
+    assert demands.partitions["kv"].known == 1
+    with pytest.raises(TypeError):
+        demands.partitions["kv"] = limits.NOTHING  # type: ignore[index]
+
+
 def test_a_known_part_over_the_limit_decides_without_the_rest() -> None:
     small = replace(OPEN, device=63, partitions={})
     demands = Demands(device=Demand(terms=(64, UNKNOWN)))

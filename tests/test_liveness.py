@@ -98,6 +98,17 @@ def test_an_impossible_life_is_refused(events: list[Event], code: Code) -> None:
     assert refusal_of(measure, events).code is code
 
 
+@pytest.mark.parametrize("wrong", [-5, 1.5, True, None])
+def test_bytes_and_workspace_are_sizes(wrong: Any) -> None:
+    assert refusal_of(measure, [allocate("A", wrong)]).what == "liveness.A.bytes"
+    assert refusal_of(measure, [allocate("A", 1, wrong)]).what == "liveness.A.workspace"
+
+
+def test_an_unknown_action_is_refused() -> None:
+    fault = refusal_of(measure, [Event(action="explode", name="A")])  # type: ignore[arg-type]
+    assert (fault.code, fault.what) == (Code.UNKNOWN_NAME, "liveness.action")
+
+
 def test_a_name_is_free_again_after_its_release() -> None:
     assert measure([A, release("A"), A, release("A")]).resident_peak == 64
 

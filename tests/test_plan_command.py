@@ -332,11 +332,12 @@ KEYS = sorted({*CONFIG, *config_json.REQUIRED, *config_json.ASIDE, "dtype", "lay
 @example({"dtype": {"a": 1}, "torch_dtype": None})
 @example({"model_type": {}, "architectures": {"a": 1}})
 def test_any_value_under_any_key_is_a_record_or_one_line(changes: dict[str, Any]) -> None:
+    sentence = ""
     try:
         read(**changes)
     except Refusal as refusal:
-        assert len(str(refusal).splitlines()) == 1
-        assert str(refusal).isprintable()
+        sentence = str(refusal)
+    assert sentence.isprintable()  # no line break is
 
 
 def test_every_reason_of_a_configuration_is_told_at_once() -> None:

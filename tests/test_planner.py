@@ -1,5 +1,7 @@
+import bisect
 import copy
 import json
+import operator
 import pickle
 import sys
 import tracemalloc
@@ -10,10 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from logitproof.core import modes, planner, sizes
+from logitproof.core import SplitMix64, build, modes, planner, sizes
 from logitproof.core.census import census
 from logitproof.core.codes import Code
-from logitproof.core.errors import AdmissionRefusal
+from logitproof.core.errors import AdmissionRefusal, CapacityRefusal
 from logitproof.core.planner import admit, plan
 from logitproof.core.records import TENSOR_PARALLEL, ModelRecord, RunRecord, Seeds
 from logitproof.core.sizes import UNKNOWN
@@ -52,6 +54,19 @@ def leaves(value: Any) -> Iterator[Any]:
             yield from leaves(each)
     else:
         yield value
+
+
+def largest_rows(run: RunRecord) -> int:
+    """The most nominal rows of the reference model that can be planned."""
+
+    def refused(rows: int) -> bool:
+        try:
+            plan(REFERENCE, run.replace(rows=rows))
+        except CapacityRefusal:
+            return True
+        return False
+
+    return bisect.bisect_left(range(2**60), True, key=refused) - 1
 
 
 def calls(model: ModelRecord, run: RunRecord) -> int:
@@ -341,10 +356,133 @@ def test_admit_plans_in_tracked_mode() -> None:
     assert admit(REFERENCE, REFERENCE_RUN).plan.mode == "tracked-full"
 
 
-def test_nobody_but_admit_makes_a_token() -> None:
+@pytest.mark.parametrize("arguments", [{}, {"key": None}, {"key": object()}])
+def test_nobody_but_admit_makes_a_token(arguments: dict[str, Any]) -> None:
     planned = plan(REFERENCE, REFERENCE_RUN)
-    fault = refusal_of(planner.Admission, planned, key=object())
+    fault = refusal_of(planner.Admission, planned, **arguments)
     assert fault.code is Code.ADMISSION_NOT_ISSUED
+
+
+class Heir(planner.Admission):
+    """A token class of somebody else."""
+
+
+@pytest.mark.parametrize("kind", [planner.Admission, Heir])
+def test_a_token_made_past_admit_is_none(kind: type[planner.Admission]) -> None:
+    forged = kind.__new__(kind)
+    fault = refusal_of(forged.construct, SimpleNamespace(state=4701))
+    assert fault.code is Code.ADMISSION_NOT_ISSUED
+    assert refusal_of(lambda: forged.plan).code is Code.ADMISSION_NOT_ISSUED
+    assert refusal_of(build.construct, forged, SplitMix64(4701)).code is Code.ADMISSION_NOT_ISSUED
+
+
+@pytest.mark.parametrize("name", ["plan", "_spent", "construct", "anything"])
+def test_a_token_has_nothing_to_exchange(name: str) -> None:
+    token = admit(REFERENCE, REFERENCE_RUN)
+    before = token.plan
+    with pytest.raises(AttributeError):
+        setattr(token, name, plan(PRODUCTION, PRODUCTION_RUN))
+    assert token.plan is before
+
+
+def test_a_plan_that_became_inadmissible_constructs_nothing() -> None:
+    token, rng = admit(REFERENCE, REFERENCE_RUN), SplitMix64(4701)
+    reasons = plan(PRODUCTION, PRODUCTION_RUN).refusals
+    object.__setattr__(token.plan, "refusals", reasons)
+    fault = refusal_of(token.construct, rng)
+    assert (fault.code, fault.reasons, rng.state) == (Code.PLAN_REFUSED, reasons, 4701)
+
+
+def test_admit_derives_what_will_be_executed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(model: ModelRecord) -> None:
+        model.replace(layers=0)
+
+    monkeypatch.setattr(build, "executable_config", refuse)
+    assert refusal_of(admit, REFERENCE, REFERENCE_RUN).what == "model.layers"
+
+
+@pytest.mark.parametrize("path", ["macs.groups", "macs.dense_groups", "demands.partitions"])
+def test_a_plan_is_read_only(path: str) -> None:
+    held = operator.attrgetter(path)(plan(REFERENCE, REFERENCE_RUN))
+    with pytest.raises(TypeError):
+        held[next(iter(held))] = 0
+
+
+@pytest.mark.parametrize("mode", modes.MODES)
+def test_the_ledgers_of_a_call_cover_every_admitted_row(mode: str) -> None:
+    bridge, run = pair("bridge", "bridge-ci")
+    full, nominal = plan(bridge, run, mode), plan(bridge, run.replace(rows=1), mode)
+    for name in ("state", "liveness", "layout_metadata", "host"):
+        assert getattr(nominal, name) == getattr(full, name)
+    assert nominal.kv_bytes[8] * 8 == full.kv_bytes[8] == 65536
+    assert nominal.macs.causal * 8 == full.macs.causal == 1122304
+
+
+def test_more_nominal_rows_than_admitted_ones_are_covered_too() -> None:
+    bridge, run = pair("bridge", "bridge-ci")
+    one, eight = (plan(bridge, run.replace(microbatch=n)).liveness for n in (1, 8))
+    assert one == eight
+
+
+def test_the_ring_sends_nominal_rows() -> None:
+    run = REFERENCE_RUN.replace(world_size=2, **RING)
+    fewer = plan(REFERENCE, run.replace(microbatch=1)).traffic
+    assert fewer == plan(REFERENCE, run).traffic
+    assert fewer.message_elements == 16 * 4 * 4 // 2
+
+
+def test_the_cached_mode_has_the_metadata_of_one_cell() -> None:
+    assert plan(*pair("bridge", "bridge-ci"), "cached").layout_metadata.total == 8 * 4
+
+
+@pytest.mark.parametrize("mode", modes.MODES)
+@pytest.mark.parametrize(("scale", "name"), PAIRS)
+def test_state_activations_and_cache_are_apart(scale: str, name: str, mode: str) -> None:
+    planned = plan(*pair(scale, name), mode)
+    parts = {key: demand.known for key, demand in planned.demands.partitions.items()}
+    cache = parts["kv"] if mode == "cached" else 0
+    whole = parts["state"] + parts["activations"] + cache
+    assert (parts["state"], whole) == (planned.state.total, planned.liveness.resident_peak)
+    points = planned.liveness.events
+    assert cache == sum(p.event.bytes for p in points if p.event.name == "kv_cache")
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize(
+    ("scale", "name", "full", "cached"),
+    [
+        ("reference", "reference-ci", 4096, 256),
+        ("bridge", "bridge-ci", 65536, 8192),
+        ("laptop", "8gb-gpu-core", 2097152, 2097152),
+        ("production", "production-plan-only", 10737418240, 10737418240),
+    ],
+)
+def test_the_cache_partition_has_stored_width_and_the_rows_of_its_mode(
+    scale: str, name: str, full: int, cached: int
+) -> None:
+    records = pair(scale, name)
+    known = [plan(*records, mode).demands.partitions["kv"].known for mode in modes.MODES]
+    assert known == [full, full, cached]
+
+
+def test_the_workspace_of_the_core_is_held_against_its_partition() -> None:
+    reason = plan(*pair("laptop", "8gb-gpu-core")).refusals[-1]
+    assert (reason.code, reason.what, reason.limit) == (
+        Code.UNKNOWN_DEMAND,
+        "workspace",
+        1610612736,
+    )
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_a_total_beyond_64_bits_is_an_error_that_names_the_sum(device: str) -> None:
+    run = REFERENCE_RUN.replace(device=device)
+    rows = largest_rows(run)
+    planned = plan(REFERENCE, run.replace(rows=rows))
+    assert max(planned.host.demand.known, planned.device.known) < 2**64
+    fault = refusal_of(plan, REFERENCE, run.replace(rows=rows + 1))
+    assert (fault.code, fault.what) == (Code.PLAN_OVERFLOW, "host" if device == "cpu" else "device")
+    assert fault.reason == f"{fault.what} bytes"
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])

@@ -1,14 +1,17 @@
 import hashlib
 import json
 import sys
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 
 from logitproof.core.codes import Code
+from logitproof.core.planner import plan
 from logitproof.core.profiles import PROFILES
 from logitproof.core.records import SCALES, ModelRecord, RunRecord, Seeds
 from logitproof.properties import record_fuzz, record_strategies
@@ -282,9 +285,110 @@ def test_a_run_field_that_is_not_as_it_must_be_is_named(
     assert (fault.code, fault.what) == (code, what)
 
 
-def test_the_longest_text_is_taken() -> None:
-    record = ModelRecord.scale("reference").replace(tokenizer_id="é" * 32768)
+LONGEST = 65_536  # bytes of a record that an identity holds
+
+
+@pytest.mark.parametrize("character", ["x", "é", "\x01"])
+def test_the_longest_record_has_an_identity_and_one_more_byte_is_refused(character: str) -> None:
+    model = ModelRecord.scale("reference")
+    room = LONGEST - len(model.replace(tokenizer_id="x").to_bytes()) + 1
+    width = len(written(character).encode()) - 3  # both quotes and the line feed
+    text = character * (room // width) + "x" * (room % width)
+    record = model.replace(tokenizer_id=text)
     assert ModelRecord.from_bytes(record.to_bytes()) == record
+    assert (len(record.to_bytes()), len(record.identity)) == (LONGEST, 64)
+    fault = refusal_of(model.replace, tokenizer_id=text + "x")
+    assert (fault.code, fault.what) == (Code.IDENTITY_VALUE_SIZE, "model")
+    assert (fault.expected, fault.actual) == (LONGEST, LONGEST + 1)
+
+
+def test_a_parsed_record_without_an_identity_is_refused() -> None:
+    data = RunRecord.fixture("reference-ci").to_bytes().replace(b"single-device", b"x" * 65_000)
+    fault = refusal_of(RunRecord.from_bytes, data.replace(b'"none"', b'"%b"' % (b"y" * 300), 1))
+    assert (fault.code, fault.what) == (Code.IDENTITY_VALUE_SIZE, "run")
+
+
+class Inject(str):
+    """Text that writes something else."""
+
+    __slots__ = ()
+
+    def translate(self, _table: Any) -> str:
+        return 'x","y":"'
+
+
+class Evil(int):
+    """A number that prints something else."""
+
+    def __str__(self) -> str:
+        return "evil"
+
+
+class Equal:
+    """Equal to everything."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, _other: object) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"layers": Evil(1)}, {"vocabulary_id": Inject("a")}, {"rope_base": Inject("a" * 16)}],
+)
+def test_a_subclass_writes_no_bytes_of_its_own(changes: dict[str, Any]) -> None:
+    fault = refusal_of(ModelRecord.scale("reference").replace, **changes)
+    assert (fault.code, fault.what) == (Code.FIELD_TYPE, f"model.{next(iter(changes))}")
+
+
+class Changing(Mapping[str, Any]):
+    """Seeds that are others at the second reading."""
+
+    readings = 0
+
+    def __getitem__(self, _name: str) -> Any:
+        self.readings += 1
+        return 1 if self.readings <= 3 else "other"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(Seeds(1, 2, 3))
+
+    def __len__(self) -> int:
+        return 3
+
+
+def test_seeds_are_read_once() -> None:
+    run = RunRecord.fixture("reference-ci").replace(seeds=Changing())
+    assert run.seeds == Seeds(1, 1, 1)
+
+
+WRONG_NAMES = [None, 1, [], {}, Equal(), b"laptop", np.array(["laptop", "x"]), Inject("laptop")]
+
+
+@pytest.mark.parametrize("wrong", WRONG_NAMES, ids=lambda wrong: type(wrong).__name__)
+def test_a_name_of_another_type_is_refused(wrong: Any) -> None:
+    run = RunRecord.fixture("reference-ci")
+    assert refusal_of(ModelRecord.scale, wrong).code is Code.UNKNOWN_NAME
+    assert refusal_of(RunRecord.fixture, wrong).code is Code.UNKNOWN_NAME
+    assert refusal_of(plan, ModelRecord.scale("reference"), run, wrong).code is Code.UNKNOWN_NAME
+    assert refusal_of(run.replace, device=wrong).code is Code.FIELD_TYPE
+
+
+@pytest.mark.parametrize("key", ["self", "layer"])
+def test_replacing_what_is_no_field_is_refused(key: str) -> None:
+    fault = refusal_of(ModelRecord.scale("reference").replace, **{key: 4})
+    assert (fault.code, fault.what) == (Code.UNKNOWN_KEY, f"model.{key}")
+
+
+DEEP = '{"a":{"b":{"c":{"d":{"e":{"f":1,"f":2}}}}}}'
+
+
+@pytest.mark.parametrize("text", [DEEP, f"[[[[[{DEEP}]]]]]"])
+def test_a_key_twice_far_inside_is_refused_by_its_path(text: str) -> None:
+    fault = refusal_of(RunRecord.from_bytes, text.encode())
+    assert fault.code is Code.DUPLICATE_KEY
+    assert fault.what.endswith("a.b.c.d.e.f")
 
 
 # The faults of one text, from the last check to the first; each text holds those before it too.
