@@ -333,6 +333,7 @@ class Code(StrEnum):
     DTYPE = "support/dtype"
     DISTRIBUTED = "support/distributed"
     ARTIFACT = "support/artifact"
+    SEED = "support/seed"
     PROFILE_STATE = "support/profile-state"
     TOPOLOGY = "support/topology"
     LIMIT_EXCEEDED = "capacity/limit-exceeded"

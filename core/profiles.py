@@ -12,14 +12,37 @@ State = Literal["CPU executable", "planned", "blocked-artifact-selection", "plan
 
 EXECUTABLE: Final[State] = "CPU executable"
 BLOCKED: Final[State] = "blocked-artifact-selection"
+PROJECTED_BASE_SECONDS: Final = 3600
 NONE: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """How long and how finely a rate is measured before a run; planning data only.
+
+    Source: profiles.md section 1
+    """
+
+    least_seconds: int = 300
+    most_seconds: int = 900
+    synchronised_microsteps: int = 100
+    windows: int = 10
+    tokens: int = 10_240
+    statistic: str = "lower of aggregate and 10th-percentile window"
+    least_second_half_percent: int = 85  # its median rate, of the first half's
+
+
+PROBE: Final = Probe()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """Ceilings, never measurements; bytes unless the name says otherwise.
 
+    calibration_tokens:            of a probe, 0 where nothing is calibrated
     calibration_tokens_per_second: planning data, by kind of run
+    valid_tokens_per_update:       the most, where the profile says so
+    seeds:                         the only ones to initialise with, where the profile says so
     """
 
     name: str
@@ -40,7 +63,9 @@ class Profile:
     device_headroom: int
     dtype_policy: str
     partitions: Mapping[str, int]
+    calibration_tokens: int
     calibration_tokens_per_second: Mapping[str, int]
+    valid_tokens_per_update: int | None = None
     seeds: tuple[int, ...] = ()
     wall_seconds_all_seeds: int | None = None
 
@@ -52,6 +77,11 @@ def profile(name: str) -> Profile:
     """
     fields.check_choice(name, tuple(PROFILES), code=Code.UNKNOWN_NAME, what="resource_profile")
     return PROFILES[name]
+
+
+def projection_fits(tokens: int, tokens_per_second: int, wall_seconds: int) -> bool:
+    """Whether 3600 + 1.5 * tokens / rate stays within the wall time, exactly."""
+    return 3 * tokens <= 2 * (wall_seconds - PROJECTED_BASE_SECONDS) * tokens_per_second
 
 
 _GIB: Final = 2**30
@@ -74,6 +104,7 @@ _REFERENCE: Final = Profile(
     device_headroom=0,
     dtype_policy="f64",
     partitions=NONE,
+    calibration_tokens=0,
     calibration_tokens_per_second=NONE,
 )
 _BRIDGE: Final = replace(
@@ -113,7 +144,9 @@ _CORE: Final = Profile(
             "slack": 939_524_096,
         }
     ),
+    calibration_tokens=PROBE.tokens,
     calibration_tokens_per_second=MappingProxyType({"training": 350}),
+    valid_tokens_per_update=32768,
 )
 _SMOKE: Final = replace(
     _CORE,
@@ -130,6 +163,7 @@ _SMOKE: Final = replace(
     installed_host_recommended=16 * _GIB,
     partitions=NONE,
     calibration_tokens_per_second=MappingProxyType({"training": 128}),
+    valid_tokens_per_update=None,
 )
 _SEED_SENSITIVITY: Final = replace(
     _CORE,
@@ -148,6 +182,7 @@ _SEED_SENSITIVITY: Final = replace(
     seeds=(104729, 130363, 15485863),
     partitions=NONE,
     calibration_tokens_per_second=MappingProxyType({"training": 200}),
+    valid_tokens_per_update=None,
 )
 _ADAPTER: Final = replace(
     _CORE,
@@ -162,6 +197,7 @@ _ADAPTER: Final = replace(
     wall_seconds=43_200,
     partitions=NONE,
     calibration_tokens_per_second=MappingProxyType({"tuning": 100, "preference": 25}),
+    valid_tokens_per_update=None,
 )
 _PRODUCTION: Final = replace(
     _REFERENCE,

@@ -9,7 +9,7 @@ from .errors import Refusal
 from .ledgers import Ledger
 from .liveness import Liveness, Point, Skipped
 from .macs import Macs
-from .profiles import Profile
+from .profiles import PROBE, Profile
 from .sizes import Quantity, Unknown
 
 
@@ -43,10 +43,11 @@ def macs(counted: Macs) -> dict[str, Any]:
 
 def profile(limits: Profile) -> dict[str, Any]:
     """A profile's limits: ceilings, never consumption."""
-    return {
+    held = {
         name: dict(value) if isinstance(value, Mapping) else value
         for name, value in values(limits).items()
     }
+    return {**held, "probe": values(PROBE) if limits.calibration_tokens else None}
 
 
 def ledger(held: Ledger) -> dict[str, Any]:

@@ -17,7 +17,7 @@ _EXECUTED = (
 def check(model: ModelRecord, run: RunRecord, profile: Profile) -> Iterator[SupportRefusal]:
     """Every fact that has no execution here.
 
-    Order:  head grouping, backend, device, kernel, dtype, distribution, artifact
+    Order:  head grouping, backend, device, kernel, dtype, distribution, artifact, seed
     Source: profiles.md section 3
     """
     if model.kv_heads != model.heads:
@@ -38,4 +38,11 @@ def check(model: ModelRecord, run: RunRecord, profile: Profile) -> Iterator[Supp
     if profile.state == BLOCKED:
         yield SupportRefusal(
             code=Code.ARTIFACT, what=f"profile.{profile.name}", feature=f"artifact {profile.scale}"
+        )
+    if profile.seeds and run.seeds.initialization not in profile.seeds:
+        yield SupportRefusal(
+            code=Code.SEED,
+            what="run.seeds.initialization",
+            feature=f"seed {run.seeds.initialization}",
+            details={"expected": ", ".join(map(str, profile.seeds))},
         )

@@ -103,3 +103,12 @@ def test_the_state_holds_values_gradients_and_tables_outside_the_census() -> Non
 @pytest.mark.parametrize(("targets", "total"), [(False, 8 * (2 + 3 * 6)), (True, 8 * (2 + 4 * 6))])
 def test_layout_metadata_holds_a_batch_of_integers(targets: bool, total: int) -> None:
     assert ledgers.layout_metadata(2, 3, targets=targets).total == total
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width"), [("f64", 8), ("half-protected-32", 4), ("bf16-accounting", 4)]
+)
+def test_rotation_tables_are_protected_where_tensors_are_halves(dtype: str, width: int) -> None:
+    tables = ledgers.rope_tables(3, 5, 8, dtype_policy=dtype)
+    assert [entry.element_bytes for entry in tables.entries] == [width] * 3
+    assert tables.total == 3 * (4 + 2 * 5 * 4) * width

@@ -44,6 +44,16 @@ def test_the_groups_add_up_to_the_causal_macs(record: ModelRecord) -> None:
     assert counted.groups[SCORES] == counted.groups[MIXTURE]
 
 
+@pytest.mark.property
+@given(record_strategies.model_records())
+def test_the_dense_groups_add_up_to_the_dense_macs(record: ModelRecord) -> None:
+    counted = macs(record, census(record), rows=3)
+    assert sum(counted.dense_groups.values()) == counted.dense
+    assert counted.dense_groups[SCORES] == counted.dense_groups[MIXTURE]
+    shared = counted.groups.items() & counted.dense_groups.items()
+    assert {name for name, _ in shared} >= counted.groups.keys() - {SCORES, MIXTURE}
+
+
 def test_too_many_macs_are_refused() -> None:
     record = ModelRecord.scale("reference").replace(max_positions=2**62)
     fault = refusal_of(macs, record, census(record), rows=1)

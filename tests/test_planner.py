@@ -112,6 +112,16 @@ def test_a_pair_has_its_reasons_in_order(scale: str, name: str, reasons: list[Co
     assert planned.admissible is (not reasons)
 
 
+@pytest.mark.parametrize(
+    ("seed", "known"), [(104729, True), (130363, True), (15485863, True), (104730, False)]
+)
+def test_only_the_published_seeds_measure_sensitivity(seed: int, known: bool) -> None:
+    model, run = pair("seed-sensitivity", "8gb-seed-sensitivity")
+    planned = plan(model, run.replace(seeds=Seeds(seed, 1, 2)))
+    found = [reason.what for reason in planned.refusals if reason.code is Code.SEED]
+    assert found == [*([] if known else ["run.seeds.initialization"])]
+
+
 def test_production_is_refused_by_its_host_limit_alone_of_all_limits() -> None:
     reason = plan(PRODUCTION, PRODUCTION_RUN).refusals[-1]
     assert (reason.what, reason.limit) == ("host", 268435456)

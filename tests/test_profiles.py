@@ -88,3 +88,45 @@ def test_the_seeds_of_seed_sensitivity_are_exactly_three() -> None:
 def test_an_unknown_profile_is_refused(name: Any) -> None:
     fault = refusal_of(profiles.profile, name)
     assert (fault.code, fault.what) == (Code.UNKNOWN_NAME, "resource_profile")
+
+
+@pytest.mark.golden
+def test_a_probe_is_as_published() -> None:
+    probe = profiles.PROBE
+    assert (probe.least_seconds, probe.most_seconds, probe.windows) == (300, 900, 10)
+    assert (probe.synchronised_microsteps, probe.tokens) == (100, 10240)
+    assert probe.statistic == "lower of aggregate and 10th-percentile window"
+    assert probe.least_second_half_percent == 85
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize(
+    ("name", "tokens", "rates", "per_update"),
+    [
+        ("reference-ci", 0, {}, None),
+        ("bridge-ci", 0, {}, None),
+        ("8gb-gpu-smoke", 10240, {"training": 128}, None),
+        ("8gb-seed-sensitivity", 10240, {"training": 200}, None),
+        ("8gb-gpu-core", 10240, {"training": 350}, 32768),
+        ("8gb-adapter", 10240, {"tuning": 100, "preference": 25}, None),
+        ("production-plan-only", 0, {}, None),
+    ],
+)
+def test_a_profile_has_the_published_calibration(
+    name: str, tokens: int, rates: dict[str, int], per_update: int | None
+) -> None:
+    profile = profiles.profile(name)
+    assert (profile.calibration_tokens, profile.valid_tokens_per_update) == (tokens, per_update)
+    assert profile.calibration_tokens_per_second == rates
+
+
+@pytest.mark.parametrize(("rate", "fits"), [(287, False), (288, True), (350, True)])
+def test_the_core_projection_decides_exactly(rate: int, fits: bool) -> None:
+    core = profiles.profile("8gb-gpu-core")
+    assert profiles.projection_fits(core.tokens, rate, core.wall_seconds) is fits
+    assert (3600 + 1.5 * core.tokens / rate <= 108_000) is fits
+
+
+@pytest.mark.parametrize(("tokens", "fits"), [(69_600, True), (69_601, False)])
+def test_a_projection_admits_exactly_its_limit(tokens: int, fits: bool) -> None:
+    assert profiles.projection_fits(tokens, 1, 108_000) is fits
