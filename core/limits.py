@@ -34,6 +34,8 @@ class Demand:
         return sizes.known(*self.terms)
 
 
+COUNTS: Final = ("parameters", "positions", "tokens", "microbatch", "accumulation")
+BYTES: Final = ("host", "device", "disk", "download")
 NOTHING: Final = Demand(terms=(0,))
 
 
@@ -84,14 +86,14 @@ def _state(limits: Profile) -> Iterator[Refusal]:
 
 
 def _scalars(demands: Demands, limits: Profile) -> Iterator[Refusal]:
-    for name in ("parameters", "positions", "tokens", "microbatch", "accumulation"):
+    for name in COUNTS:
         required, limit = getattr(demands, name), getattr(limits, name)
         if required > limit:
             yield _exceeded(Code.LIMIT_EXCEEDED, name, required, limit)
 
 
 def _bytes(demands: Demands, limits: Profile) -> Iterator[Refusal]:
-    for name in ("host", "device", "disk", "download"):
+    for name in BYTES:
         demand, limit = getattr(demands, name), getattr(limits, name)
         if demand.known > limit:
             yield _exceeded(Code.LIMIT_EXCEEDED, name, demand.known, limit)
@@ -113,7 +115,7 @@ def _unknown(demands: Demands, limits: Profile) -> Iterator[Refusal]:
     for name in unknown:
         limit = limits.partitions.get(name, limits.device)
         yield _exceeded(Code.UNKNOWN_DEMAND, name, UNKNOWN.value, limit)
-    for name in () if unknown else ("host", "device", "disk", "download"):
+    for name in () if unknown else BYTES:
         if getattr(demands, name).total is UNKNOWN:
             yield _exceeded(Code.UNKNOWN_DEMAND, name, UNKNOWN.value, getattr(limits, name))
 

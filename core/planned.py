@@ -116,8 +116,10 @@ class Plan:
                     "cap": self.profile.device,
                 }
             ),
+            "demands": report.demands(self.demands, self.profile),
             "traffic": report.calculated(report.values(self.traffic)),
             "slack_reserve_bytes": self.slack_reserve_bytes,
+            "labels": {"slack_reserve_bytes": "symbolic"},
             "refusals": report.refusals(self.refusals),
             "admissible": self.admissible,
         }

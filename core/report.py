@@ -5,8 +5,9 @@ from dataclasses import fields
 from typing import Any
 
 from .census import Census
-from .errors import Refusal
+from .errors import CapacityRefusal, Refusal
 from .ledgers import Ledger
+from .limits import BYTES, COUNTS, Demand, Demands
 from .liveness import Liveness, Point, Skipped
 from .macs import Macs
 from .profiles import PROBE, Profile
@@ -71,17 +72,44 @@ def liveness(lived: Liveness) -> dict[str, Any]:
     )
 
 
+def demands(asked: Demands, limits: Profile) -> dict[str, Any]:
+    """What is asked for, beside what is allowed; null where nothing is said."""
+    counts = {n: {"demand": getattr(asked, n), "limit": getattr(limits, n)} for n in COUNTS}
+    sizes = {name: _demand(getattr(asked, name), getattr(limits, name)) for name in BYTES}
+    partitions = {
+        name: _demand(demand, limits.partitions.get(name))
+        for name, demand in asked.partitions.items()
+    }
+    return {
+        "counts": calculated(counts),
+        "bytes": symbolic(sizes),
+        "partitions": symbolic(partitions),
+    }
+
+
+def _demand(demand: Demand, limit: int | None) -> dict[str, Any]:
+    return {"known": demand.known, "total": shown(demand.total), "limit": limit}
+
+
 def refusals(reasons: Iterable[Refusal]) -> list[dict[str, Any]]:
-    """Entries of a plan, each with its code, place, demand and limit."""
+    """Entries of a plan, each with its code, place, demand and limit, and what these are."""
     return [
         {
             "code": str(reason.code),
             "what": reason.what,
             "required": getattr(reason, "required", getattr(reason, "feature", None)),
             "limit": getattr(reason, "limit", None),
+            **_label(reason),
         }
         for reason in reasons
     ]
+
+
+def _label(reason: Refusal) -> dict[str, Any]:
+    """What the quantities of an entry are, if it has any."""
+    if not isinstance(reason, CapacityRefusal):
+        return {}
+    return calculated({}) if reason.what in COUNTS else symbolic({})
 
 
 def shown(quantity: Quantity) -> int | str:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shutil
 from pathlib import Path
 
 from logitproof.core import canonical, modes
@@ -40,9 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the plan; 0 for a complete plan, 1 for a refused one that had to be admissible."""
+    _check_files(args)
     model, run_record, notes = _records(args)
     planned = plan(model, run_record, args.mode)
-    text = "\n".join((*plan_table.lines(planned), *_noted(notes)))
+    columns = shutil.get_terminal_size((plan_table.NARROW, 24)).columns
+    width = min(max(columns, plan_table.NARROW), plan_table.WIDE)
+    text = "\n".join((*plan_table.lines(planned, width=width), *_noted(notes, width)))
     if args.json is not None:
         Path(args.json).write_text(_json(planned, notes), encoding="utf-8")
     print(text.lstrip("\n"))
@@ -51,16 +55,16 @@ def run(args: argparse.Namespace) -> int:
 
 def read_model(name: str) -> ModelRecord:
     """The model of a scale name, or of a record file."""
-    if name not in SCALES and Path(name).exists():
-        return ModelRecord.from_bytes(bounded(Path(name)))
-    return ModelRecord.scale(name)
+    if name in SCALES or not _is_file(name):
+        return ModelRecord.scale(name)
+    return ModelRecord.from_bytes(bounded(Path(name)))
 
 
 def read_run(name: str) -> RunRecord:
     """The run of a profile name, or of a record file."""
-    if name not in PROFILES and Path(name).exists():
-        return RunRecord.from_bytes(bounded(Path(name)))
-    return RunRecord.fixture(name)
+    if name in PROFILES or not _is_file(name):
+        return RunRecord.fixture(name)
+    return RunRecord.from_bytes(bounded(Path(name)))
 
 
 def bounded(path: Path) -> bytes:
@@ -81,14 +85,33 @@ def _records(args: argparse.Namespace) -> tuple[ModelRecord, RunRecord, tuple[st
     return reading.record, read_run(name), (*reading.notes, f"planned for the run {name}")
 
 
+def _is_file(name: str) -> bool:
+    """Whether a name that is not built in is meant as a file; one that looks like a path is."""
+    return Path(name).exists() or Path(name).name != name or Path(name).suffix == ".json"
+
+
+def _check_files(args: argparse.Namespace) -> None:
+    """Refuses empty names, and a report that would replace what it is made from."""
+    named = {"MODEL": args.model, "RUN": args.run, "--from-config": args.from_config}
+    for place, name in {**named, "--json": args.json}.items():
+        if name == "":
+            raise UsageError(f"logitproof plan: {place} is empty")
+    if args.json is None or not Path(args.json).exists():
+        return
+    for place, name in named.items():
+        if name is not None and Path(name).exists() and Path(args.json).samefile(name):
+            raise UsageError(f"logitproof plan: --json would replace the input {place}, {name}")
+
+
 def _given(argument: str | None, name: str) -> str:
     if argument is None:
         raise UsageError(f"logitproof plan: {name} is missing: a name or a record file")
     return argument
 
 
-def _noted(notes: tuple[str, ...]) -> tuple[str, ...]:
-    return ("", "notes", *(f"  {note}" for note in notes)) if notes else ()
+def _noted(notes: tuple[str, ...], width: int) -> list[str]:
+    told = [line for note in notes for line in plan_table.wrapped(note, width=width)]
+    return ["", "notes", *told] if notes else []
 
 
 def _json(planned: Plan, notes: tuple[str, ...]) -> str:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from logitproof.core import fields, liveness
+from logitproof.core import fields, liveness, modes
 from logitproof.core.codes import Code
 from logitproof.core.errors import AdmissionRefusal, Refusal
-from logitproof.core.liveness import Event
+from logitproof.core.liveness import Event, Repeat
 from logitproof.core.planner import plan
 from logitproof.core.records import ModelRecord, RunRecord
 from logitproof.core.sizes import UNKNOWN
@@ -90,7 +90,7 @@ def test_the_table_shows_totals_peak_and_every_refusal(capsys: pytest.CaptureFix
     printed = capsys.readouterr().out
     assert "69,500,936,192" in printed
     assert "2,981,072,375,644,160" in printed
-    assert "10,737,418,240 B (10.0 GiB)" in printed
+    assert "10,737,418,240 B  10.0 GiB" in printed
     assert printed.count("<- peak") == 1
     assert "refusals: 7" in printed
 
@@ -385,20 +385,189 @@ def test_a_configuration_is_an_object() -> None:
     assert refusal_of(config_json.read, b"[]").code is Code.FIELD_TYPE
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["", "bridge-ci"], "MODEL is empty"),
+        (["bridge", ""], "RUN is empty"),
+        (["--from-config", ""], "--from-config is empty"),
+        (["bridge", "bridge-ci", "--json", ""], "--json is empty"),
+    ],
+)
+def test_an_empty_name_is_a_usage_error(arguments: list[str], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        call(*arguments)
+
+
+@pytest.mark.parametrize("name", ["missing.json", "./missing", "no/missing"])
+def test_a_missing_file_is_answered_as_such(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments in ([name, "bridge-ci"], ["bridge", name], ["--from-config", name]):
+        assert cli.main(["plan", *arguments]) == cli.USAGE
+        written = capsys.readouterr()
+        assert (written.out, written.err.count("\n")) == ("", 1)
+        assert "No such file" in written.err
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_report_does_not_replace_its_input(tmp_path: Path, place: int) -> None:
+    paths = [tmp_path / "model.json", tmp_path / "run.json"]
+    paths[0].write_bytes(ModelRecord.scale("bridge").to_bytes())
+    paths[1].write_bytes(RunRecord.fixture("bridge-ci").to_bytes())
+    same = tmp_path / "." / ".." / tmp_path.name / paths[place].name
+    before = paths[place].read_bytes()
+    with pytest.raises(UsageError, match="--json would replace the input"):
+        call(*map(str, paths), "--json", str(same))
+    assert paths[place].read_bytes() == before
+
+
+def test_a_report_does_not_replace_a_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG))
+    with pytest.raises(UsageError, match="--from-config"):
+        call("--from-config", str(path), "--json", str(path))
+
+
+def test_a_report_replaces_an_older_one(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    codes = [call("bridge", "bridge-ci", "--json", str(path)) for _ in range(2)]
+    assert codes == [0, 0]
+
+
+TABLES = [
+    (scale, profile, mode)
+    for scale, profile in [
+        ("reference", "reference-ci"),
+        ("bridge", "bridge-ci"),
+        ("seed-sensitivity", "8gb-seed-sensitivity"),
+        ("laptop", "8gb-gpu-core"),
+        ("production", "production-plan-only"),
+    ]
+    for mode in modes.MODES
+]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize(("scale", "profile", "mode"), TABLES)
+def test_a_table_fits_its_width_and_marks_one_peak(
+    scale: str, profile: str, mode: str, width: int
+) -> None:
+    planned = plan(ModelRecord.scale(scale), RunRecord.fixture(profile), mode)
+    drawn = list(plan_table.lines(planned, width=width))
+    assert max(map(len, drawn)) <= width
+    assert sum("<- " in line for line in drawn) == 1
+    assert any("<- resident peak" in line for line in drawn) is (
+        planned.liveness.combined_peak is UNKNOWN
+    )
+
+
+@pytest.mark.parametrize(("columns", "longest"), [("40", 80), ("100", 100), ("300", 120)])
+def test_the_table_is_as_wide_as_the_terminal_within_bounds(
+    columns: str, longest: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    call("bridge", "bridge-ci")
+    bars = [line for line in capsys.readouterr().out.splitlines() if "<- peak" in line]
+    assert [len(line) for line in bars] == [longest]
+
+
+@pytest.mark.parametrize("path", ["macs.groups", "macs.dense_groups", "host", "demands.counts"])
+def test_a_table_tells_the_numbers_of_the_report(
+    path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call("laptop", "8gb-gpu-core")
+    printed = squeezed(capsys.readouterr().out)
+    report: Any = plan(ModelRecord.scale("laptop"), RunRecord.fixture("8gb-gpu-core")).as_json()
+    for part in path.split("."):
+        report = report[part]
+    wanted = [" ".join(map(str, row)) for row in numbers(report)]
+    assert [row for row in wanted if row not in printed] == []
+
+
+@pytest.mark.parametrize("part", ["bytes", "partitions"])
+def test_a_table_tells_every_demand_with_its_limit(
+    part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call("laptop", "8gb-gpu-core")
+    printed = squeezed(capsys.readouterr().out)
+    report = plan(ModelRecord.scale("laptop"), RunRecord.fixture("8gb-gpu-core")).as_json()
+    demands = {n: d for n, d in report["demands"][part].items() if n != "label"}
+    wanted = [f"{n} {d['total']} {d['known']} {d['limit']}" for n, d in demands.items()]
+    assert wanted != []
+    assert [row for row in wanted if row not in printed] == []
+
+
+def numbers(report: dict[str, Any]) -> list[tuple[Any, ...]]:
+    rows = {name: v.values() if isinstance(v, dict) else (v,) for name, v in report.items()}
+    return [tuple(v for v in row if isinstance(v, int)) for row in rows.values()]
+
+
+def squeezed(text: str) -> str:
+    return " ".join(text.replace(",", "").split())
+
+
 def test_the_bars_show_owned_bytes_workspace_and_what_is_unknown() -> None:
     events = [
         Event(action="allocate", name="a", bytes=20),
         Event(action="use", name="b", workspace=20),
         Event(action="use", name="c", workspace=UNKNOWN),
     ]
-    drawn = list(plan_table.timeline(liveness.measure(events)))
-    assert drawn[0] == "  allocate a " + "#" * 20 + " " * 22 + "20 B"
-    assert drawn[1] == "  use b      " + "#" * 20 + "+" * 20 + "  40 B <- peak"
-    assert drawn[2] == "  use c      " + "#" * 20 + "?" + " " * 21 + "20 B"
+    lived = (liveness.measure(events[:2]), liveness.measure(events))
+    known, unknown = (list(plan_table.timeline(each, width=60)) for each in lived)
+    assert known[0] == "  + a " + "#" * 17 + " " * 25 + "20 B"
+    assert known[1] == "  * b " + "#" * 17 + "+" * 17 + " " * 8 + "40 B <- peak"
+    assert unknown[0] == "  + a " + "#" * 12 + " " * 21 + "20 B <- resident peak"
+    assert unknown[2] == "  * c " + "#" * 12 + "?" + " " * 20 + "20 B"
+    assert known[-1] == unknown[-1] == plan_table.LEGEND
 
 
 def test_a_long_timeline_is_drawn_in_few_rows() -> None:
     events = [Event(action="allocate", name=f"a{i}", bytes=1) for i in range(1000)]
     drawn = list(plan_table.timeline(liveness.measure(events), rows=10))
-    assert len(drawn) == 10
-    assert drawn[-1].endswith("1,000 B <- peak")
+    assert len(drawn) == 10 + 1
+    assert drawn[-2].endswith("1000 B <- peak")
+
+
+def test_a_small_buffer_beside_a_large_one_keeps_its_bar() -> None:
+    events = [
+        Event(action="allocate", name="small", bytes=1),
+        Event(action="use", name="run", workspace=1),
+        Event(action="allocate", name="large", bytes=2**40),
+        Event(action="use", name="run", workspace=1),
+    ]
+    drawn = list(plan_table.timeline(liveness.measure(events)))
+    assert [line.count("#") > 0 for line in drawn[:4]] == [True] * 4
+    assert [line.count("+") for line in drawn[:4]] == [2 - 1, 1, 1, 1]
+
+
+def test_repetitions_left_out_are_told() -> None:
+    body = (Event(action="allocate", name="x{i}", bytes=2048),)
+    end = (Event(action="release", name="x{i}"),)
+    schedule = [Repeat(times=9, events=body), Repeat(times=9, events=end, descending=True)]
+    drawn = list(plan_table.timeline(liveness.measure(schedule)))
+    told = [line for line in drawn if "more" in line]
+    assert told == ["  … 7 more blocks, +2.0 KiB each", "  … 7 more blocks, -2.0 KiB each"]
+
+
+def test_a_stretch_with_unknown_workspace_is_marked_wherever_it_lies() -> None:
+    events = [
+        Event(action="use", name="b", workspace=UNKNOWN),
+        Event(action="allocate", name="a", bytes=20),
+    ]
+    (row, _) = plan_table.timeline(liveness.measure(events), rows=1)
+    assert "#?" in row
+    assert row.endswith("20 B <- resident peak")
+
+
+def test_nothing_has_an_empty_timeline() -> None:
+    assert list(plan_table.timeline(liveness.measure([]))) == [plan_table.LEGEND]
+
+
+def test_many_buffers_are_told_by_role(capsys: pytest.CaptureFixture[str]) -> None:
+    call("production", "production-plan-only")
+    state = capsys.readouterr().out.split("\nstate (")[1].split("\n\n")[0]
+    roles = ["weights", "master", "gradients", "first_moments", "second_moments", "rope"]
+    assert [line.split()[0] for line in state.splitlines()[2:8]] == roles
+    assert "1,252,359,049,216 B" in state

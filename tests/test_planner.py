@@ -290,7 +290,8 @@ def test_a_report_holds_no_float_and_survives_json(scale: str, name: str, mode: 
 def test_a_report_has_the_keys_of_the_specification() -> None:
     keys = (
         "model_sha256 run_sha256 mode profile status census kv_bytes macs state rope_tables "
-        "layout_metadata liveness host device traffic slack_reserve_bytes refusals admissible"
+        "layout_metadata liveness host device demands traffic slack_reserve_bytes labels refusals "
+        "admissible"
     )
     assert list(plan(REFERENCE, REFERENCE_RUN).as_json()) == keys.split()
 
@@ -306,6 +307,25 @@ def test_every_quantity_says_what_it_is(key: str) -> None:
     assert plan(REFERENCE, REFERENCE_RUN).as_json()[key]["label"] in LABELS
 
 
+def test_demands_say_what_they_are() -> None:
+    demands = plan(*pair("laptop", "8gb-gpu-core")).as_json()["demands"]
+    labelled = {part: asked["label"] for part, asked in demands.items()}
+    assert labelled == {"counts": "calculated", "bytes": "symbolic", "partitions": "symbolic"}
+    assert demands["partitions"]["workspace"] == {
+        "known": 0,
+        "total": "unknown",
+        "limit": 1610612736,
+    }
+
+
+def test_the_quantities_of_a_refusal_say_what_they_are() -> None:
+    report = plan(*pair("production", "production-plan-only")).as_json()
+    labelled = {entry["what"]: entry.get("label") for entry in report["refusals"]}
+    assert labelled["host"] == "symbolic"
+    assert labelled["run.backend"] is None
+    assert report["labels"] == {"slack_reserve_bytes": "symbolic"}
+
+
 def test_an_unknown_total_stands_beside_its_known_part() -> None:
     planned = plan(*pair("laptop", "8gb-gpu-core"))
     report = planned.as_json()
@@ -318,6 +338,7 @@ def test_an_unknown_total_stands_beside_its_known_part() -> None:
 def test_a_refusal_entry_has_code_place_demand_and_limit() -> None:
     report = plan(REFERENCE, REFERENCE_RUN.replace(accumulation=2)).as_json()
     entry = {"code": "capacity/limit-exceeded", "what": "accumulation", "required": 2, "limit": 1}
+    entry["label"] = "calculated"
     assert report["refusals"] == [entry]
     assert (report["status"], report["admissible"]) == ("planned but not executable", False)
 

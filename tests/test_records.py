@@ -363,7 +363,16 @@ def test_seeds_are_read_once() -> None:
     assert run.seeds == Seeds(1, 1, 1)
 
 
-WRONG_NAMES: list[Any] = [None, 1, [], {}, Equal(), b"laptop", np.array(["laptop", "x"]), Inject("laptop")]
+WRONG_NAMES: list[Any] = [
+    None,
+    1,
+    [],
+    {},
+    Equal(),
+    b"laptop",
+    np.array(["laptop", "x"]),
+    Inject("laptop"),
+]
 
 
 @pytest.mark.parametrize("wrong", WRONG_NAMES, ids=lambda wrong: type(wrong).__name__)
