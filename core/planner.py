@@ -120,15 +120,14 @@ def plan(model: ModelRecord, run: RunRecord, mode: str = "tracked-full") -> Plan
     fields.check_choice(mode, modes.MODES, code=Code.UNKNOWN_NAME, what="mode")
     limits_of = profiles.profile(run.resource_profile)
     counted = census(model)
-    dtype, C, L = model.dtype_policy, model.max_positions, model.layers
+    dtype, C = model.dtype_policy, model.max_positions
     width = ledgers.TENSOR_BYTES[dtype]
-    head_width = shapes.head_width(model.model_width, model.heads)
-    rope = ledgers.rope_tables(L, C, head_width, dtype_policy=dtype)
+    rope = _rope_tables(model)
     state = ledgers.state(counted.groups, rope, dtype_policy=dtype)
-    # A call may take every admitted row, whatever the nominal count; a cache has one.
-    B, T = (1, 1) if mode == "cached" else (max(run.rows, run.microbatch), C)
+    B = _rows(run, mode)
+    T = 1 if mode == "cached" else C
     layout = ledgers.layout_metadata(B, T, targets=mode == "tracked-full")
-    lived = _liveness(model, mode, rows=B, width=width, device=run.device, state=state)
+    lived = lifetimes(model, run, mode)
     kv_bytes = {b: _kv_bytes(model, run.rows, b) for b in ACCOUNTING_WIDTHS}
     counted_macs = macs(model, counted, rows=run.rows)
     sent = traffic(model, run, counted, width=width)
@@ -225,10 +224,13 @@ def _spent(actual: str) -> StateRefusal:
     )
 
 
-def _liveness(
-    model: ModelRecord, mode: str, *, rows: int, width: int, device: str, state: Ledger
-) -> Liveness:
-    C = model.max_positions
+def lifetimes(model: ModelRecord, run: RunRecord, mode: str, *, elide: bool = True) -> Liveness:
+    """The timeline of a mode with its peaks; without `elide` every block's events.
+
+    Refuses: record/unknown-name of the mode, shape rules, capacity/plan-overflow
+    """
+    fields.check_choice(mode, modes.MODES, code=Code.UNKNOWN_NAME, what="mode")
+    C, dtype = model.max_positions, model.dtype_policy
     n = Sizes(
         V=model.vocabulary_size,
         D=model.model_width,
@@ -236,12 +238,30 @@ def _liveness(
         H_q=model.heads,
         H_kv=model.kv_heads,
         F=model.feed_forward_width,
-        B=rows,
+        B=_rows(run, mode),
         T=C,
         C=C,
     )
-    payload = modes.Payload(width=width, declares_workspace=device != "gpu")
-    return liveness.measure(modes.events(mode, n, payload, state_bytes=state.total))
+    payload = modes.Payload(
+        width=ledgers.TENSOR_BYTES[dtype], declares_workspace=run.device != "gpu"
+    )
+    state = ledgers.state(census(model).groups, _rope_tables(model), dtype_policy=dtype)
+    return liveness.measure(modes.events(mode, n, payload, state_bytes=state.total), elide=elide)
+
+
+def _rows(run: RunRecord, mode: str) -> int:
+    """The rows that a call may take: every admitted one, whatever the nominal count.
+
+    A cache has one.
+    """
+    return 1 if mode == "cached" else max(run.rows, run.microbatch)
+
+
+def _rope_tables(model: ModelRecord) -> Ledger:
+    head_width = shapes.head_width(model.model_width, model.heads)
+    return ledgers.rope_tables(
+        model.layers, model.max_positions, head_width, dtype_policy=model.dtype_policy
+    )
 
 
 def _kv_bytes(model: ModelRecord, rows: int, width: int) -> int:

@@ -94,8 +94,6 @@ def exact(quantity: Quantity) -> str:
 def _section(title: str, rows: Iterable[Row], *, left: bool = False) -> Iterator[str]:
     """Rows of cells under a title; numbers stand at the right of their columns."""
     rows = tuple(rows)
-    if not rows:
-        return
     columns = max(len(row) for row in rows)
     filled = [(*row, *[""] * (columns - len(row))) for row in rows]
     widths = [max(len(row[i]) for row in filled) for i in range(columns)]

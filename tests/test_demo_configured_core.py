@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from logitproof.core import modes
+from logitproof.core.planner import plan
 from logitproof.core.profiles import PROFILES
 from logitproof.properties.demos import configured_core
 
@@ -94,6 +96,34 @@ def test_the_traffic_has_the_published_bytes() -> None:
     assert (tp8["rank_event_bytes"], tp8["rank_bytes"]) == (939524096, 150323855360)
 
 
+def test_every_reduction_of_the_ring_is_told() -> None:
+    tp8 = FACTS["traffic"]["tp8"]
+    names = [event["name"] for event in tp8["reductions"]]
+    assert len(names) == len(set(names)) == tp8["events"] == 160
+    assert sum(event["rank_bytes"] for event in tp8["reductions"]) == tp8["rank_bytes"]
+    assert FACTS["traffic"]["single_device"]["reductions"] == []
+
+
+@pytest.mark.golden
+def test_the_production_cache_against_the_core_device_is_reported() -> None:
+    excess = FACTS["kv_against_core_device"]
+    assert excess["excess_bytes"] == 4026531840
+    assert (excess["production_kv_bytes"], excess["core_device_bytes"]) == (10737418240, 6710886400)
+    codes = [entry["code"] for entry in excess["refusals"]]
+    assert codes == ["capacity/limit-exceeded", "capacity/unknown-demand"]
+
+
+@pytest.mark.parametrize("mode", modes.MODES)
+@pytest.mark.parametrize("name", configured_core.SCALE_OF)
+def test_lifetimes_are_complete_where_blocks_are_few(name: str, mode: str) -> None:
+    told = FACTS["liveness"][name][mode]
+    planned = plan(*configured_core.pair(name), mode).liveness
+    repeats = [event for event in told["events"] if event["action"] == "repeat"]
+    assert (repeats == []) is (name != "production-plan-only")
+    assert told["resident_peak"] == planned.resident_peak
+    assert told["events"][-1]["live"] == planned.events[-1].live
+
+
 def test_all_profiles_are_reported_and_two_are_admissible() -> None:
     assert set(FACTS["profiles"]) == set(PROFILES)
     admissible = [name for name, facts in FACTS["profiles"].items() if facts["admissible"]]
@@ -107,7 +137,8 @@ def test_the_concise_report_has_the_totals_of_the_trace_and_no_entries() -> None
     assert short["ledgers"]["bridge-ci"]["state"]["total"] == 134976
     assert "entries" not in short["ledgers"]["bridge-ci"]["state"]
     assert "limit" not in short["profiles"]["8gb-gpu-core"]["refusals"][0]
-    assert short["traffic"] == full["traffic"]
+    totals = {name: v for name, v in full["traffic"]["tp8"].items() if name != "reductions"}
+    assert short["traffic"]["tp8"] == totals
 
 
 def labels(facts: Any) -> set[str]:
@@ -120,6 +151,8 @@ def labels(facts: Any) -> set[str]:
 def test_calculated_symbolic_and_measured_are_told_apart() -> None:
     assert labels(FACTS) == {"calculated", "symbolic", "measured"}
     assert labels(FACTS["synthetic"]) == labels(FACTS["liveness"]) == {"symbolic"}
+    assert FACTS["synthetic"]["unknown_workspace"]["label"] == "symbolic"
+    assert FACTS["ledgers"]["bridge-ci"]["slack"]["label"] == "symbolic"
     assert "measured" not in labels({**FACTS, "observations": {}})
 
 

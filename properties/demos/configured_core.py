@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from logitproof.core import ledgers, modes
+from logitproof.core import ledgers, modes, planner
 from logitproof.core import report as parts
 from logitproof.core.census import census
 from logitproof.core.limits import Demand, Demands, compare
@@ -14,6 +14,7 @@ from logitproof.core.planner import plan
 from logitproof.core.profiles import EXECUTABLE, PROFILES, profile
 from logitproof.core.records import TENSOR_PARALLEL, ModelRecord, RunRecord
 from logitproof.core.sizes import UNKNOWN
+from logitproof.core.traffic import REDUCTIONS, Traffic
 
 from . import cpu_observation
 from .agreement import require
@@ -33,9 +34,13 @@ SCALE_OF = {
 PRODUCTION = "production-plan-only"
 OBSERVED = ("reference-ci", "bridge-ci")
 HALVED_BUDGET = 7_500_000_000_000
+COMPLETE_LAYERS = 8  # up to here every block's events are listed, else its repetitions counted
 # Parts that the concise report leaves out: lists of allocations and events, and their like.
 LEDGER_KEYS = frozenset(
-    {"groups", "causal_groups", "entries", "events", "per_position_losses", "gradients_sha256"}
+    {
+        *("groups", "dense_groups", "entries", "events", "reductions"),
+        *("per_position_losses", "gradients_sha256"),
+    }
 )
 ENTRY_KEYS = frozenset({"required", "limit"})
 
@@ -51,6 +56,7 @@ def report() -> Facts:
         "liveness": {name: _liveness(name) for name in SCALE_OF},
         "synthetic": _synthetic(),
         "traffic": _traffic(),
+        "kv_against_core_device": _kv_excess(),
         "budget_history": budget_history(),
         "observations": {
             SCALE_OF[name]: cpu_observation.observe(SCALE_OF[name], name) for name in OBSERVED
@@ -87,7 +93,7 @@ def budget_history() -> Facts:
 
     Source: demos.md section 5a
     """
-    model, run = _pair(PRODUCTION)
+    model, run = pair(PRODUCTION)
     halved = run.replace(token_budget=HALVED_BUDGET)
     before, after, ring = (plan(model, r) for r in (run, halved, _on_eight_ranks(halved)))
     require(before.model_sha256 == after.model_sha256, "a budget leaves the model's digest")
@@ -105,7 +111,8 @@ def budget_history() -> Facts:
     }
 
 
-def _pair(profile_name: str) -> tuple[ModelRecord, RunRecord]:
+def pair(profile_name: str) -> tuple[ModelRecord, RunRecord]:
+    """The records that go with a profile."""
     return ModelRecord.scale(SCALE_OF[profile_name]), RunRecord.fixture(profile_name)
 
 
@@ -115,7 +122,7 @@ def _on_eight_ranks(run: RunRecord) -> RunRecord:
 
 
 def _scale(name: str) -> Facts:
-    model, run = _pair(name)
+    model, run = pair(name)
     planned = plan(model, run)
     counted = census(model)
     illustration = parts.ledger(ledgers.illustration(counted.total))
@@ -128,7 +135,7 @@ def _scale(name: str) -> Facts:
 
 
 def _records(name: str) -> Facts:
-    model, run = _pair(name)
+    model, run = pair(name)
     return {
         "model": json.loads(model.to_bytes()),
         "model_sha256": model.identity,
@@ -138,7 +145,7 @@ def _records(name: str) -> Facts:
 
 
 def _profile(name: str) -> Facts:
-    planned = plan(*_pair(name))
+    planned = plan(*pair(name))
     return {
         "limits": parts.profile(PROFILES[name]),
         "status": planned.status,
@@ -153,18 +160,24 @@ def _profile(name: str) -> Facts:
 
 
 def _ledgers(name: str) -> Facts:
-    planned = plan(*_pair(name))
+    planned = plan(*pair(name))
     return {
         "state": parts.ledger(planned.state),
         "rope_tables": {**parts.ledger(planned.rope_tables), "counted_in": "state"},
         "layout_metadata": parts.ledger(planned.layout_metadata),
         "host": planned.host.as_json(),
-        "slack_reserve_bytes": planned.slack_reserve_bytes,
+        "demands": parts.demands(planned.demands, planned.profile),
+        "slack": parts.symbolic({"slack_reserve_bytes": planned.slack_reserve_bytes}),
     }
 
 
 def _liveness(name: str) -> Facts:
-    return {mode: parts.liveness(plan(*_pair(name), mode).liveness) for mode in modes.MODES}
+    model, run = pair(name)
+    elide = model.layers > COMPLETE_LAYERS
+    return {
+        mode: parts.liveness(planner.lifetimes(model, run, mode, elide=elide))
+        for mode in modes.MODES
+    }
 
 
 def _synthetic() -> Facts:
@@ -189,22 +202,53 @@ def _unknown_workspace() -> Facts:
     workspace = Demand(terms=(UNKNOWN,))
     demands = Demands(device=Demand(terms=(64, UNKNOWN)), partitions={"workspace": workspace})
     reasons = compare(demands, small)
-    return {
-        "limit": small.device,
-        "state": demands.device.known,
-        "workspace": UNKNOWN.value,
-        "admissible": not reasons,
-        "refusals": parts.refusals(reasons),
-    }
+    return parts.symbolic(
+        {
+            "limit": small.device,
+            "state": demands.device.known,
+            "workspace": UNKNOWN.value,
+            "admissible": not reasons,
+            "refusals": parts.refusals(reasons),
+        }
+    )
 
 
 def _traffic() -> Facts:
-    model, run = _pair(PRODUCTION)
+    model, run = pair(PRODUCTION)
     one, eight = plan(model, run), plan(model, _on_eight_ranks(run))
     return {
-        "single_device": parts.calculated(parts.values(one.traffic)),
-        "tp8": parts.calculated(parts.values(eight.traffic)),
+        "single_device": _sent(one.traffic),
+        "tp8": _sent(eight.traffic),
     }
+
+
+def _sent(traffic: Traffic) -> Facts:
+    """The totals, and every reduction of one forward in its order."""
+    blocks = traffic.events // len(REDUCTIONS)
+    reductions = [
+        {"name": f"blocks.{i}.{name}", "rank_bytes": traffic.rank_event_bytes}
+        for i in range(blocks)
+        for name in REDUCTIONS
+    ]
+    return parts.calculated({**parts.values(traffic), "reductions": reductions})
+
+
+def _kv_excess() -> Facts:
+    """The production cache against the core's device: refused, whatever the workspace.
+
+    Source: profiles.md section 3
+    """
+    core = replace(profile("8gb-gpu-core"), state=EXECUTABLE)
+    kv = plan(*pair(PRODUCTION)).kv_bytes[2]
+    reasons = compare(Demands(device=Demand(terms=(kv, UNKNOWN))), core)
+    return parts.calculated(
+        {
+            "production_kv_bytes": kv,
+            "core_device_bytes": core.device,
+            "excess_bytes": kv - core.device,
+            "refusals": parts.refusals(reasons),
+        }
+    )
 
 
 def _allocate(name: str, size: int) -> Event:
