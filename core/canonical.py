@@ -12,6 +12,7 @@ MAX_BYTES: Final = 1_048_576
 MAX_DEPTH: Final = 16
 MAX_VALUES: Final = 16_384  # of one text, at any depth; a record holds about twenty
 MAX_DIGITS: Final = 39  # those of 2^128 - 1, the largest number a plan may meet
+_LARGEST: Final = int("9" * MAX_DIGITS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ def _parts(value: object, path: Path) -> list[str]:
             return [{True: "true", False: "false", None: "null"}[value]]
         case str() if type(value) is str:
             return ['"', value.translate(_ESCAPED), '"']
-        case int() if type(value) is int and 0 <= value < 10**MAX_DIGITS:
+        case int() if type(value) is int and 0 <= value <= _LARGEST:
             return [str(value)]
         case dict() if all(type(key) is str for key in value):
             members = [

@@ -1,7 +1,9 @@
 import hashlib
 import json
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -98,14 +100,20 @@ def test_a_token_constructs_once() -> None:
 
 
 def test_a_token_constructs_once_among_threads() -> None:
-    token, before = admitted("bridge"), sys.getswitchinterval()
+    token = admitted("bridge")
+    with switching_often(), ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda _: outcome(token, SplitMix64(4701)), range(4)))
+    assert sorted(made) == ["constructed", *["state/admission-spent"] * 3]
+
+
+@contextmanager
+def switching_often() -> Iterator[None]:
+    before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        with ThreadPoolExecutor(4) as pool:
-            made = list(pool.map(lambda _: outcome(token, SplitMix64(4701)), range(4)))
+        yield
     finally:
         sys.setswitchinterval(before)
-    assert sorted(made) == ["constructed", *["state/admission-spent"] * 3]
 
 
 def outcome(token: Any, rng: SplitMix64) -> str:

@@ -443,8 +443,8 @@ def test_a_plan_is_read_only(path: str) -> None:
 def test_the_ledgers_of_a_call_cover_every_admitted_row(mode: str) -> None:
     bridge, run = pair("bridge", "bridge-ci")
     full, nominal = plan(bridge, run, mode), plan(bridge, run.replace(rows=1), mode)
-    for name in ("state", "liveness", "layout_metadata", "host"):
-        assert getattr(nominal, name) == getattr(full, name)
+    ledgers = operator.attrgetter("state", "liveness", "layout_metadata", "host")
+    assert ledgers(nominal) == ledgers(full)
     assert nominal.kv_bytes[8] * 8 == full.kv_bytes[8] == 65536
     assert nominal.macs.causal * 8 == full.macs.causal == 1122304
 
