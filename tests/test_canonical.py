@@ -1,5 +1,6 @@
 import json
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -209,3 +210,21 @@ def test_described_fits_one_line(value: object, words: str) -> None:
 
 def test_dotted_quotes_keys_that_are_no_names() -> None:
     assert canonical.dotted(("model", "a b\n", "c")) == 'model."a b\\n".c'
+
+
+class Padded(int):
+    """A number that prints otherwise."""
+
+    def __str__(self) -> str:
+        return "01"
+
+
+@pytest.mark.parametrize("wrong", [{1: 2}, {1: 2, "a": 1}, Padded(1), 10**5000, 10**39, -1, [1.5]])
+def test_only_what_canonical_text_holds_is_written(wrong: Any) -> None:
+    assert refusal_of(canonical.encode, wrong, what="text").code is Code.FIELD_TYPE
+
+
+@pytest.mark.parametrize("character", ["\x7f", "\x85", "\u2028", "\u202e", "\ud800", "\ue000"])
+def test_foreign_text_is_quoted_in_one_printable_line(character: str) -> None:
+    assert canonical.quoted(f"a{character}b").isprintable()
+    assert canonical.dotted(("model", f"a{character}b")).isprintable()

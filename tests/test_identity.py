@@ -1,5 +1,6 @@
 import hashlib
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -119,3 +120,17 @@ def test_decode_refuses_in_its_order(data: bytes, code: Code) -> None:
 def test_decode_reports_the_version_before_the_builder() -> None:
     data = VECTOR.replace(b":1}", b":2}").replace(b"decoder", b"Decoder")
     assert refusal_of(identity.decode, data).code is Code.SCHEMA_VERSION
+
+
+class Disguised(str):
+    """Text of another type."""
+
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("wrong", [None, 3, b"c", Disguised("c")], ids=lambda w: type(w).__name__)
+def test_a_value_that_is_no_text_is_refused(wrong: Any) -> None:
+    fault = refusal_of(identity.frame, "a", [("b", wrong)])
+    assert (fault.code, fault.what) == (Code.FIELD_TYPE, "identity.fields.b")
+    assert refusal_of(identity.frame, wrong, [("b", "c")]).code is Code.IDENTITY_GRAMMAR
+    assert refusal_of(identity.frame, "a", [(wrong, "c")]).code is Code.IDENTITY_GRAMMAR
