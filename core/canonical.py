@@ -123,11 +123,11 @@ def described(value: object) -> str:
     match value:
         case bool() | None:
             return {True: "true", False: "false", None: "null"}[value]
-        case str():
+        case str() if type(value) is str:
             return f"the text {quoted(value)}"
         case Number():
             return f"the number {value.text[:_SHOWN]}"
-        case int():
+        case int() if type(value) is int:
             return f"the number {value}" if value.bit_length() <= _SHOWN_BITS else "a huge number"
         case dict():
             return "an object"

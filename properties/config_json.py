@@ -249,7 +249,11 @@ def _head_dim_faults(config: Mapping[str, Value], what: str) -> Iterator[Refusal
 
 
 def _inexpressible(what: str, value: Value) -> SupportRefusal:
-    return SupportRefusal(code=Code.CONFIG_FIELD, what=what, feature=canonical.described(value))
+    """A list of one value, such as the class of the file, is told by it."""
+    told = canonical.described(value)
+    if isinstance(value, list) and len(value) == 1:
+        told = f"an array of {canonical.described(value[0])}"
+    return SupportRefusal(code=Code.CONFIG_FIELD, what=what, feature=told)
 
 
 def _kv_heads(config: Mapping[str, Value]) -> Value:

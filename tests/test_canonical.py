@@ -212,6 +212,12 @@ def test_dotted_quotes_keys_that_are_no_names() -> None:
     assert canonical.dotted(("model", "a b\n", "c")) == 'model."a b\\n".c'
 
 
+class Loud(str):
+    """Text of another type."""
+
+    __slots__ = ()
+
+
 class Padded(int):
     """A number that prints otherwise."""
 
@@ -219,9 +225,18 @@ class Padded(int):
         return "01"
 
 
-@pytest.mark.parametrize("wrong", [{1: 2}, {1: 2, "a": 1}, Padded(1), 10**5000, 10**39, -1, [1.5]])
+@pytest.mark.parametrize(
+    "wrong",
+    [{1: 2}, {1: 2, "a": 1}, Padded(1), 10**5000, 10**39, -1, [1.5]],
+    ids=["key", "keys", "subclass", "huge", "forty-digits", "negative", "float"],
+)
 def test_only_what_canonical_text_holds_is_written(wrong: Any) -> None:
     assert refusal_of(canonical.encode, wrong, what="text").code is Code.FIELD_TYPE
+
+
+@pytest.mark.parametrize("value", [Padded(1), Loud("a")], ids=["number", "text"])
+def test_a_subclass_is_described_by_its_name(value: Any) -> None:
+    assert canonical.described(value) == f"a {type(value).__name__}"
 
 
 @pytest.mark.parametrize("character", ["\x7f", "\x85", "\u2028", "\u202e", "\ud800", "\ue000"])

@@ -345,6 +345,12 @@ def complaint(**changes: Any) -> str:
     return ""
 
 
+def test_a_foreign_class_is_told() -> None:
+    assert 'an array of the text "Qwen2ForCausalLM"' in complaint(
+        architectures=["Qwen2ForCausalLM"]
+    )
+
+
 def test_every_reason_of_a_configuration_is_told_at_once() -> None:
     changes = {"tie_word_embeddings": False, "sliding_window": 4096, "hidden_size": "absent"}
     assert {what for _, what in reasons(**changes)} == {
