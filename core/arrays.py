@@ -11,6 +11,7 @@ from .floats import Array, Ids, is_finite
 
 __all__ = [
     "as_booleans",
+    "as_float64",
     "as_integers",
     "as_real",
     "as_values",
@@ -53,6 +54,13 @@ def first_non_finite(values: Array) -> tuple[int, float] | None:
     return at, float(values.reshape(-1)[at])
 
 
+def as_float64(given: object, *, what: str) -> Array:
+    """The array itself where it is one of float64, else `as_values` of it. Refuses: as that"""
+    if type(given) is np.ndarray and given.dtype == np.float64:
+        return given
+    return as_values(given, what=what)
+
+
 def as_values(given: object, *, what: str) -> Array:
     """A new C-ordered float64 array of the same numbers.
 
@@ -68,7 +76,8 @@ def as_values(given: object, *, what: str) -> Array:
         taken = given.dtype.kind in "iu" or given.dtype.char in "edf"
         if not taken:
             raise NumericRefusal(code=Code.NOT_REAL, what=what, value=f"{given.dtype} array")
-        values = np.array(given, dtype=np.float64, order="C", subok=False)
+        with np.errstate(all="ignore"):  # a signalling NaN is told by the finite rule
+            values = np.array(given, dtype=np.float64, order="C", subok=False)
         if given.dtype.kind in "iu" and not _holds(values, given):
             raise NumericRefusal(code=Code.NOT_REAL, what=what, value="integers beyond 2**53")
         return values

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from . import ops
-from .errors import Code, ShapeRefusal, check_equal, check_not_zero
+from .errors import Code, ShapeRefusal, at_stage, check_equal, check_kind, check_not_zero
 from .floats import Ids
 from .initial import SplitMix64, check_size
 from .layers import Linear
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Attention", "merge_heads", "scaled_dot_product", "split_heads"]
 
 
+ROLES = ("query", "key", "value", "output")
 PROJECTION_IN = Code.PROJECTION_INPUT_WIDTH_MISMATCH
 PROJECTION_OUT = Code.PROJECTION_OUTPUT_WIDTH_MISMATCH
 
@@ -70,25 +71,31 @@ def scaled_dot_product(
 
     query, key: [N, T, d_h]; value: [N, T, d_v]; range_starts: [N, T]; lengths: [N]
     Returns: scores (before softmax), probabilities, mix
-    Refuses: shape/attention-rank (query, key, value), shape/attention-batch-mismatch,
-        shape/attention-token-mismatch, shape/empty-tokens, shape/zero-query-width,
+    Refuses: record/field-type, shape/attention-rank (both query, key, value),
+        shape/attention-batch-mismatch, shape/attention-token-mismatch, shape/empty-tokens,
+        shape/zero-query-width,
         shape/zero-key-width, shape/attention-width-mismatch, shape/zero-value-width
     Source:  numerics.md section 12, layers.md section 8
     """
     _check_core(query, key, value)
-    key_columns = context.apply(ops.transpose, key, axes=(1, 2))
-    raw = context.apply(ops.matmul, query, key_columns)
-    scale = constant(1.0 / math.sqrt(float(query.shape[2])))
-    scores = context.apply(ops.mul, raw, scale)
-    probabilities = context.apply(
-        ops.causal_softmax, scores, range_starts=range_starts, lengths=lengths
-    )
-    mix = context.apply(ops.matmul, probabilities, value)
+    with at_stage("scores"):
+        key_columns = context.apply(ops.transpose, key, axes=(1, 2))
+        raw = context.apply(ops.matmul, query, key_columns)
+        scale = constant(1.0 / math.sqrt(float(query.shape[2])))
+        scores = context.apply(ops.mul, raw, scale)
+    with at_stage("probabilities"):
+        probabilities = context.apply(
+            ops.causal_softmax, scores, range_starts=range_starts, lengths=lengths
+        )
+    with at_stage("mix"):
+        mix = context.apply(ops.matmul, probabilities, value)
     return {"scores": scores, "probabilities": probabilities, "mix": mix}
 
 
 def _check_core(query: Tensor, key: Tensor, value: Tensor) -> None:
     operands = {"query": query, "key": key, "value": value}
+    for name, operand in operands.items():
+        check_kind(operand, Tensor, name)
     for name, operand in operands.items():
         check_equal(Code.ATTENTION_RANK, name, 3, len(operand.shape))
     for axis, code in enumerate((Code.ATTENTION_BATCH_MISMATCH, Code.ATTENTION_TOKEN_MISMATCH)):
@@ -120,10 +127,10 @@ def check_head_sizes(D: int, heads: int, *, what: str) -> int:
 class Attention:
     """Multi-head causal attention with rotated queries and keys.
 
-    Refuses: shape/projection-input-width-mismatch, shape/projection-output-width-mismatch,
-        record/duplicate-parameter-name (query, key, value), record/field-type,
-        record/field-range (heads), `check_head_sizes` (D from the query weight),
-        shape/qkv-output-width-mismatch, shape/output-input-width-mismatch,
+    Refuses: record/field-type, shape/projection-input-width-mismatch,
+        shape/projection-output-width-mismatch, record/duplicate-parameter-name (query, key,
+        value), record/field-type, record/field-range (heads), `check_head_sizes` (D from the
+        query weight), shape/qkv-output-width-mismatch, shape/output-input-width-mismatch,
         shape/output-width-mismatch, record/duplicate-parameter-name,
         shape/rotation-width-mismatch
     Source:  numerics.md section 12, layers.md sections 5 and 9
@@ -141,6 +148,8 @@ class Attention:
         heads: int,
         rotation: RotaryTable,
     ) -> None:
+        for role, layer in zip(ROLES, (query, key, value, output), strict=True):
+            check_kind(layer, Linear, f"attention {role}")
         _check_projections(query, key, value)
         self.heads = check_size(heads, what="heads")
         d_h = _check_output(query, key, value, output, self.heads)
@@ -187,19 +196,19 @@ class Attention:
     ) -> Attention:
         """Drawn query, key, value, output [D, D]; `rotation` may hand over a table's values.
 
-        Refuses: `check_head_sizes`, the rotary table's, then Linear.new's; keeps `rng` then
+        Refuses: record/field-type, `check_head_sizes`, the rotary table's, then Linear.new's
+            and the class's; keeps `rng` then
         """
+        check_kind(rng, SplitMix64, "rng")
         D, heads = check_size(D, what="model width"), check_size(heads, what="heads")
         d_h = check_head_sizes(D, heads, what=prefix)
         if rotation is None:
             rotation = RotaryTable(d_h, max_positions, rope_base)
         draft = rng.copy()
-        q, k, v, o = (
-            Linear.new(f"{prefix}.{role}", D, D, False, draft)
-            for role in ("query", "key", "value", "output")
-        )
+        q, k, v, o = (Linear.new(f"{prefix}.{role}", D, D, False, draft) for role in ROLES)
+        attention = cls(q, k, v, o, heads=heads, rotation=rotation)
         rng.state = draft.state
-        return cls(q, k, v, o, heads=heads, rotation=rotation)
+        return attention
 
     @property
     def model_width(self) -> int:
@@ -230,8 +239,9 @@ class Attention:
     def forward(self, x: Tensor, offset: int = 0, *, context: Context = RECORDING) -> Tensor:
         """x: [B, T, D], token t at position offset + t. Returns: [B, T, D].
 
-        Refuses: shape/input-rank, shape/input-width-mismatch, shape/empty-tokens,
-            capacity/position-offset-overflow, capacity/position-range-exceeded
+        Refuses: record/field-type, shape/input-rank, shape/input-width-mismatch,
+            shape/empty-tokens, capacity/position-offset-overflow,
+            capacity/position-range-exceeded
         """
         return self.inspect(x, offset, context=context)["output"]
 
@@ -250,6 +260,7 @@ class Attention:
         Refuses: as `forward`; with a layout shape/layout-shape-mismatch in place of the
             offset's
         """
+        check_kind(x, Tensor, "attention input")
         self._check_input(x)
         if layout is not None and layout.shape != x.shape[:2]:
             raise ShapeRefusal(
@@ -261,13 +272,18 @@ class Attention:
         if layout is None:
             self.rotation.check_range(offset, x.shape[1], what=self._what)
         query, key, value = self.heads_of(x, context=context)
-        if layout is None:
-            query = self.rotation.rotate(query, offset, context=context)
-            key = self.rotation.rotate(key, offset, context=context)
-        else:
-            query = self.rotation.rotate_at(query, layout.positions, context=context)
-            key = self.rotation.rotate_at(key, layout.positions, context=context)
+        with at_stage("query_rotation"):
+            query = self._rotated(query, offset, layout, context)
+        with at_stage("key_rotation"):
+            key = self._rotated(key, offset, layout, context)
         return self._attend(query, key, value, layout, context)
+
+    def _rotated(
+        self, heads: Tensor, offset: int, layout: SequenceLayout | None, context: Context
+    ) -> Tensor:
+        if layout is None:
+            return self.rotation.rotate(heads, offset, context=context)
+        return self.rotation.rotate_at(heads, layout.positions, context=context)
 
     @property
     def _what(self) -> str:
@@ -278,13 +294,13 @@ class Attention:
         check_equal(Code.INPUT_WIDTH_MISMATCH, self._what, self.model_width, x.shape[2])
         check_not_zero(Code.EMPTY_TOKENS, self._what, x.shape[1])
 
-    def heads_of(self, x: Tensor, *, context: Context) -> tuple[Tensor, Tensor, Tensor]:
+    def heads_of(self, x: Tensor, *, context: Context) -> tuple[Tensor, ...]:
         """Query, key and value [B, H, T, d_h], projected in this order."""
-        projected = [
-            layer.forward(x, context=context) for layer in (self.query, self.key, self.value)
-        ]
-        query, key, value = (split_heads(p, self.heads, context=context) for p in projected)
-        return query, key, value
+        projected = []
+        for role in ROLES[:3]:
+            with at_stage(role):
+                projected.append(getattr(self, role).forward(x, context=context))
+        return tuple(split_heads(p, self.heads, context=context) for p in projected)
 
     def _attend(
         self,
@@ -302,7 +318,8 @@ class Attention:
         starts, lengths = (None, None) if layout is None else layout.lanes(H)
         core = scaled_dot_product(*lanes, range_starts=starts, lengths=lengths, context=context)
         mix = context.apply(ops.reshape, core["mix"], shape=(B, H, T, d_h))
-        output = self.output.forward(merge_heads(mix, context=context), context=context)
+        with at_stage("output"):
+            output = self.output.forward(merge_heads(mix, context=context), context=context)
         return {"query": query, "key": key, "value": value, **core, "mix": mix, "output": output}
 
 

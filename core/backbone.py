@@ -14,9 +14,10 @@ from .errors import (
     BindingRefusal,
     Code,
     IndexRefusal,
-    RecordRefusal,
     Refusal,
+    at_stage,
     check_equal,
+    check_kind,
 )
 from .layers import RmsNorm
 from .layout import SequenceLayout
@@ -102,9 +103,10 @@ class DecoderBackbone:
         return (*(p for block in self.blocks for p in block.parameters), self.final_norm.gain)
 
     def forward(self, prepared: PreparedDecoderInput) -> BackboneOutput:
-        """Every block with everything kept. Refuses: `PREPARED_ORDER`, then the blocks'
+        """Every block with everything kept.
 
-        Source: inputs.md section 4
+        Refuses: record/field-type, `PREPARED_ORDER`, then the blocks'
+        Source:  inputs.md section 4
         """
         kept: list[Steps] = []
 
@@ -112,6 +114,7 @@ class DecoderBackbone:
             kept.append(block.inspect(x, layout=prepared.layout, context=prepared.context))
             return kept[-1]["output"]
 
+        check_kind(prepared, PreparedDecoderInput, "prepared input")
         with prepared.reading(self):
             return self._run(prepared, stage, kept)
 
@@ -121,6 +124,7 @@ class DecoderBackbone:
         Refuses: as `forward`
         Source:  numerics_vjp.md section 6
         """
+        check_kind(prepared, PreparedDecoderInput, "prepared input")
         if not prepared.context.recording:
             return self.forward(prepared)
 
@@ -136,7 +140,8 @@ class DecoderBackbone:
         self, prepared: PreparedDecoderInput, stage: Stage, kept: list[Steps]
     ) -> BackboneOutput:
         boundaries = self.run_blocks(prepared.embeddings, stage)
-        final = self.final_norm.inspect(boundaries[-1], context=prepared.context)
+        with at_stage("final_norm"):
+            final = self.final_norm.inspect(boundaries[-1], context=prepared.context)
         return BackboneOutput(
             hidden=final["output"],
             final_norm=final,
@@ -182,7 +187,8 @@ class DecoderBackbone:
         if after_attention:
             value = self.blocks[first].feed_forward(value, context=context)
         boundaries = self.run_blocks(value, stage, first=first + after_attention)
-        return self.final_norm.forward(boundaries[-1], context=context)
+        with at_stage("final_norm"):
+            return self.final_norm.forward(boundaries[-1], context=context)
 
 
 def _at_layer(refusal: Refusal, layer: int) -> Refusal:
@@ -205,13 +211,7 @@ def _check_kinds(config: object, blocks: object, final_norm: object) -> None:
     listed = list(blocks) if isinstance(blocks, list | tuple) else [blocks]
     wanted += [(f"blocks.{i}", block, DecoderBlock) for i, block in enumerate(listed)]
     for name, given, kind in wanted:
-        if not isinstance(given, kind):
-            raise RecordRefusal(
-                code=Code.FIELD_TYPE,
-                what=f"backbone {name}",
-                expected=f"a {kind.__name__}",
-                actual=type(given).__name__,
-            )
+        check_kind(given, kind, f"backbone {name}")
 
 
 def check_block(config: DecoderBlockConfig, block: DecoderBlock, layer: int) -> None:

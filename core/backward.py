@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from .arrays import as_values, first_non_finite, sealed
+from .arrays import as_float64, as_values, first_non_finite, sealed
 from .errors import Code, NumericRefusal, ShapeRefusal, StateRefusal, check_equal
 from .floats import Array
 from .trace import TraceEdge, TraceNode
@@ -72,7 +73,7 @@ class ReversePass:
             upstream = self.adjoints.get(id(child))
             if upstream is None or not child._parents:
                 continue
-            for operand, contribution in enumerate(child._vjp(upstream)):
+            for operand, contribution in enumerate(_contributions(child, upstream)):
                 parent = child._parents[operand]
                 self._check_contribution(contribution, child, parent, operand)
                 before = self.adjoints.get(id(parent)) if parent.tracked else None
@@ -216,13 +217,27 @@ def _before(before: Array | None, parent: Tensor) -> Array | None:
     return _copied(np.zeros(parent.shape) if before is None else before)
 
 
+def _contributions(child: Tensor, upstream: Array) -> list[Array]:
+    """One contribution per operand, of its shape; a user's own rule may not keep to that.
+
+    Refuses: numeric/not-real, shape/contribution-mismatch
+    """
+    what = f"{child.op} contribution"
+    contributions = [as_float64(np.asarray(part), what=what) for part in child._vjp(upstream)]
+    shapes = [part.shape for part in contributions]
+    wanted = [parent.shape for parent in child._parents]
+    check_equal(Code.CONTRIBUTION_MISMATCH, child.op, wanted, shapes)
+    return contributions
+
+
 def _evidence(child: Tensor, operand: int) -> Mapping[str, object]:
     saved = getattr(child._vjp, "saved", ())
     evidence = saved[operand] if operand < len(saved) else {}
-    return {
+    copies = {
         name: sealed(fact.copy()) if isinstance(fact, np.ndarray) else fact
         for name, fact in evidence.items()
     }
+    return MappingProxyType(copies)
 
 
 def _plus(left: Array, right: Array) -> Array:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .arrays import as_integers, check_bounds, sealed
-from .errors import CapacityRefusal, Code, ShapeRefusal, check_not_zero
+from .errors import CapacityRefusal, Code, ShapeRefusal, check_kind, check_not_zero
 from .floats import Ids
 from .initial import check_size
 from .layout import SequenceLayout
@@ -84,6 +84,7 @@ def _checked(documents: Sequence[object], vocabulary_size: int, capacity: int) -
     """Every document's ids. Refuses: `BATCH_ORDER`"""
     V = check_size(vocabulary_size, what="vocabulary size")
     cells = check_size(capacity, what="row capacity")
+    check_kind(documents, (list, tuple), "documents")
     check_not_zero(Code.EMPTY_BATCH, "batch", len(documents))
     check_not_zero(Code.EMPTY_TOKENS, "batch", cells)
     ranges = []

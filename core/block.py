@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .attention import Attention
 from .config import DecoderBlockConfig
-from .errors import Code, SupportRefusal, check_equal
+from .errors import Code, SupportRefusal, at_stage, check_equal, check_kind
 from .initial import SplitMix64
 from .layers import Linear, RmsNorm, SwiGlu, add_residual
 from .layout import SequenceLayout
@@ -18,8 +18,8 @@ __all__ = ["DecoderBlock"]
 class DecoderBlock:
     """a = x + attention(norm(x)); out = a + ffn(norm(a)).
 
-    Refuses: shape/component-width-mismatch (attention norm, feed-forward norm, feed-forward
-        input, feed-forward output), record/duplicate-parameter-name
+    Refuses: record/field-type, shape/component-width-mismatch (attention norm, feed-forward
+        norm, feed-forward input, feed-forward output), record/duplicate-parameter-name
     Source:  numerics.md section 13, layers.md section 10
     """
 
@@ -28,6 +28,10 @@ class DecoderBlock:
     def __init__(
         self, attention_norm: RmsNorm, attention: Attention, ffn_norm: RmsNorm, ffn: SwiGlu
     ) -> None:
+        check_kind(attention_norm, RmsNorm, "block attention norm")
+        check_kind(attention, Attention, "block attention")
+        check_kind(ffn_norm, RmsNorm, "block feed-forward norm")
+        check_kind(ffn, SwiGlu, "block feed-forward")
         widths = {
             "attention norm": attention_norm.width,
             "feed-forward norm": ffn_norm.width,
@@ -55,7 +59,12 @@ class DecoderBlock:
         *,
         rotation: RotaryTable | None = None,
     ) -> DecoderBlock:
-        """A drawn block. Refuses: support/grouped-heads, support/context-window, its parts'"""
+        """A drawn block.
+
+        Refuses: record/field-type, support/grouped-heads, support/context-window, its parts'
+        """
+        check_kind(config, DecoderBlockConfig, "block config")
+        check_kind(rng, SplitMix64, "rng")
         check_executable(config)
         D, epsilon = config.model_width, config.rms_epsilon
         draft = rng.copy()
@@ -81,9 +90,11 @@ class DecoderBlock:
     ) -> DecoderBlock:
         """A block over nine existing parameters in block order; the same nodes.
 
-        Refuses: support/grouped-heads, support/context-window, shape/parameter-count-mismatch,
-            its parts' in block order
+        Refuses: record/field-type, support/grouped-heads, support/context-window,
+            shape/parameter-count-mismatch, its parts' in block order
         """
+        check_kind(config, DecoderBlockConfig, "block config")
+        check_kind(parameters, (list, tuple), "block parameters")
         check_executable(config)
         check_equal(Code.PARAMETER_COUNT_MISMATCH, "block", 9, len(parameters))
         norm, query, key, value, output, ffn_norm, gate, up, down = parameters
@@ -128,15 +139,18 @@ class DecoderBlock:
         self, x: Tensor, *, layout: SequenceLayout | None = None, context: Context = RECORDING
     ) -> dict[str, Tensor]:
         """`forward` with what lies between: the attention's steps and both residual sums."""
-        normed = self.attention_norm.forward(x, context=context)
-        steps = self.attention.inspect(normed, layout=layout, context=context)
+        with at_stage("attention_norm"):
+            normed = self.attention_norm.forward(x, context=context)
+        with at_stage("attention"):
+            steps = self.attention.inspect(normed, layout=layout, context=context)
         return {**steps, **self.after_attention(x, steps["output"], context=context)}
 
     def after_attention(
         self, x: Tensor, attended: Tensor, *, context: Context
     ) -> dict[str, Tensor]:
         """The residual sums around a finished attention: attention_residual, output."""
-        residual = add_residual(x, attended, context=context, what="attention residual")
+        with at_stage("attention_residual"):
+            residual = add_residual(x, attended, context=context, what="attention residual")
         return {
             "attention_residual": residual,
             "output": self.feed_forward(residual, context=context),
@@ -144,9 +158,12 @@ class DecoderBlock:
 
     def feed_forward(self, residual: Tensor, *, context: Context) -> Tensor:
         """residual + ffn(norm(residual))."""
-        normed = self.ffn_norm.forward(residual, context=context)
-        branch = self.ffn.forward(normed, context=context)
-        return add_residual(residual, branch, context=context, what="feed-forward residual")
+        with at_stage("ffn_norm"):
+            normed = self.ffn_norm.forward(residual, context=context)
+        with at_stage("ffn"):
+            branch = self.ffn.forward(normed, context=context)
+        with at_stage("ffn_residual"):
+            return add_residual(residual, branch, context=context, what="feed-forward residual")
 
 
 def check_executable(config: DecoderBlockConfig) -> None:

@@ -17,6 +17,7 @@ from .errors import (
     NumericRefusal,
     StateRefusal,
     check_equal,
+    check_kind,
     check_not_zero,
 )
 from .floats import Array, is_finite
@@ -249,6 +250,7 @@ class KvCache:
     layers: tuple[LayerCache, ...]
 
     def __init__(self, decoder: Decoder) -> None:
+        check_kind(decoder, Decoder, "cache decoder")
         self.config = decoder.config
         self._bindings = tuple(Binding.of(p) for p in decoder.parameters.values())
         self.layers = tuple(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .backward import pull_back
 from .block import DecoderBlock
-from .errors import Code, Refusal, StateRefusal
+from .errors import Code, Refusal, StateRefusal, at_stage
 from .floats import Array
 from .layout import SequenceLayout
 from .tape import NO_GRAD, RECORDING, Context, Parameter, Tensor, constant
@@ -22,15 +22,16 @@ def checkpoint(
     from the boundary and applies the upstream there; every block parameter is used once per
     block, so the bits are those of the retained path.
 
-    Refuses: the block's; in backward state/checkpoint-refused where the block refuses again
+    Refuses: the block's; in backward state/checkpoint-refused where the block refuses again,
+        and what a reverse pass through the block refuses
     Source:  numerics_vjp.md section 6
     """
 
     def rule(upstream: Array) -> tuple[Array, ...]:
-        leaf = Parameter("boundary", boundary.value)
+        x = boundary.value  # untracked stays untracked: nothing above it is walked
+        leaf = Parameter("boundary", x) if boundary.tracked else constant(x)
         try:
             output = block.forward(leaf, layout=layout, context=RECORDING)
-            return pull_back(output, upstream, [leaf, *block.parameters])
         except Refusal as cause:
             raise StateRefusal(
                 code=Code.CHECKPOINT_REFUSED,
@@ -39,6 +40,8 @@ def checkpoint(
                 actual=str(cause.code),
                 details={"cause": str(cause)},
             ) from cause
+        with at_stage("activation checkpoint", layer=layer):
+            return pull_back(output, upstream, [leaf, *block.parameters])
 
     def run(x: Array, *_: Array) -> Result:
         output = block.forward(constant(x), layout=layout, context=NO_GRAD)

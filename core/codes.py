@@ -115,6 +115,7 @@ class Code(StrEnum):
     ROTATION_RANK = "shape/rotation-rank"
     ROTATION_WIDTH_MISMATCH = "shape/rotation-width-mismatch"
     CHECKPOINT_REFUSED = "state/checkpoint-refused"
+    CONTRIBUTION_MISMATCH = "shape/contribution-mismatch"
     AMBIGUOUS_TRACE_NODE = "state/ambiguous-trace-node"
 
     # gradient check

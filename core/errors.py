@@ -32,14 +32,16 @@ __all__ = [
     "ShapeRefusal",
     "StateRefusal",
     "SupportRefusal",
+    "at_stage",
     "check_equal",
+    "check_kind",
     "check_not_zero",
 ]
 
 MAX_PRINTED_BITS = 256  # Python itself prints no integer of more than 4300 digits
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Refusal(ValueError):
     """A false fact: a stable `code`, the dotted path `what`, and the fields of its kind.
 
@@ -71,7 +73,20 @@ class Refusal(ValueError):
             raise AttributeError(f"{self.code} has no field {name!r}") from None
 
     def __str__(self) -> str:
-        return self.code.sentence.format_map({k: _brief(v) for k, v in self.facts().items()})
+        sentence = self.code.sentence.format_map({k: _brief(v) for k, v in self.facts().items()})
+        return f"{sentence} (in {self.place})" if self.place else sentence
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={_brief(value)!r}" for name, value in self.facts().items())
+        return f"{type(self).__name__}({shown})"
+
+    @property
+    def place(self) -> str:
+        """Block and stage in which a layer met the false fact, as a dotted path, or nothing."""
+        layer, stage = self.details.get("layer"), self.details.get("stage", "")
+        return ".".join(
+            part for part in ("" if layer is None else f"blocks.{layer}", stage) if part
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -88,11 +103,35 @@ def _brief(fact: object) -> object:
     return fact
 
 
+class at_stage:  # noqa: N801 - reads as the words of a with statement
+    """While open, a refusal gains the stage it came from; outer stages stand before inner ones.
+
+    Source: layers.md (stages), cache.md section 5
+    """
+
+    __slots__ = ("layer", "stage")
+
+    def __init__(self, stage: str, *, layer: int | None = None) -> None:
+        self.stage = stage
+        self.layer = {} if layer is None else {"layer": layer}
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: object
+    ) -> None:
+        if isinstance(error, Refusal):
+            inner = error.details.get("stage")
+            stage = self.stage if inner is None else f"{self.stage}.{inner}"
+            error.details = {**error.details, **self.layer, "stage": stage}
+
+
 def _rebuild(family: type[Refusal], state: dict[str, Any]) -> Refusal:
     return family(**state)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class RecordRefusal(Refusal):
     """A record's bytes or one of its fields are not as they must be."""
 
@@ -100,7 +139,7 @@ class RecordRefusal(Refusal):
     actual: object = None
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class ShapeRefusal(Refusal):
     """Sizes disagree."""
 
@@ -108,7 +147,7 @@ class ShapeRefusal(Refusal):
     actual: object = None
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class IndexRefusal(Refusal):
     """An id, target or position is outside its range."""
 
@@ -117,7 +156,7 @@ class IndexRefusal(Refusal):
     bound: int | None = None
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class BindingRefusal(Refusal):
     """Live objects are foreign, stale or closed."""
 
@@ -125,7 +164,7 @@ class BindingRefusal(Refusal):
     actual: object = None
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class NumericRefusal(Refusal):
     """A value is outside the domain or not finite."""
 
@@ -133,7 +172,7 @@ class NumericRefusal(Refusal):
     value: object = None
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class CapacityRefusal(Refusal):
     """A demand exceeds its limit or is unknown."""
 
@@ -141,14 +180,14 @@ class CapacityRefusal(Refusal):
     limit: object = None
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class SupportRefusal(Refusal):
     """Valid, but nothing here executes it."""
 
     feature: str = ""
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class StateRefusal(Refusal):
     """The call comes at the wrong time."""
 
@@ -156,7 +195,7 @@ class StateRefusal(Refusal):
     actual: object = None
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class AdmissionRefusal(Refusal):
     """A plan may not run; `reasons` holds every refusal of it, in plan order."""
 
@@ -177,3 +216,15 @@ def check_not_zero(code: Code, what: str, size: int) -> None:
     """Refuses: `code`, of the shape family, where the size is 0"""
     if size == 0:
         raise ShapeRefusal(code=code, what=what, expected=1, actual=0)
+
+
+def check_kind(given: object, kind: type | tuple[type, ...], what: str) -> None:
+    """Refuses: record/field-type unless `given` is of that kind"""
+    if not isinstance(given, kind):
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        raise RecordRefusal(
+            code=Code.FIELD_TYPE,
+            what=what,
+            expected=" or ".join(f"a {k.__name__}" for k in kinds),
+            actual=type(given).__name__,
+        )

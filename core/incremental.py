@@ -9,11 +9,11 @@ import numpy as np
 
 from . import floats
 from .arrays import first_non_finite
-from .attention import Attention, split_heads
+from .attention import Attention
 from .backbone import DecoderBackbone
 from .block import DecoderBlock
 from .cache import LayerCache, Ticket
-from .errors import BindingRefusal, Code, NumericRefusal, check_equal
+from .errors import BindingRefusal, Code, NumericRefusal, at_stage, check_equal
 from .floats import Array
 from .prepared import PreparedDecoderInput
 from .softmax import RowStatistics
@@ -43,15 +43,18 @@ def run_cached(
     tickets: list[Ticket] = []
 
     def stage(layer: int, block: DecoderBlock, x: Tensor) -> Tensor:
-        normed = block.attention_norm.forward(x, context=NO_GRAD)
-        attended, ticket = _attend(block.attention, normed, layers[layer], prefix, layer)
+        with at_stage("attention_norm"):
+            normed = block.attention_norm.forward(x, context=NO_GRAD)
+        with at_stage("attention"):
+            attended, ticket = _attend(block.attention, normed, layers[layer], prefix, layer)
         tickets.append(ticket)
         return block.after_attention(x, attended, context=NO_GRAD)["output"]
 
     with prepared.reading(backbone):
         _check_cached(backbone, prepared, layers, prefix)
         boundaries = backbone.run_blocks(prepared.embeddings, stage)
-        return backbone.final_norm.forward(boundaries[-1], context=NO_GRAD), tickets
+        with at_stage("final_norm"):
+            return backbone.final_norm.forward(boundaries[-1], context=NO_GRAD), tickets
 
 
 def _check_cached(
@@ -91,16 +94,17 @@ def _attend(
     attention: Attention, normed: Tensor, cache: LayerCache, position: int, layer: int
 ) -> tuple[Tensor, Ticket]:
     """The attention output [1, 1, D] of one row, and the ticket that would append its rows."""
-    rows = [
-        split_heads(projection.forward(normed, context=NO_GRAD), attention.heads, context=NO_GRAD)
-        for projection in (attention.query, attention.key, attention.value)
-    ]
-    rows[:2] = [attention.rotation.rotate(row, position, context=NO_GRAD) for row in rows[:2]]
+    rows = attention.heads_of(normed, context=NO_GRAD)
+    for index, role in enumerate(("query_rotation", "key_rotation")):
+        with at_stage(role):
+            turned = attention.rotation.rotate(rows[index], position, context=NO_GRAD)
+            rows = (*rows[:index], turned, *rows[index + 1 :])
     query, key, value = (row.value[0, :, 0] for row in rows)  # each [H, d_h]
     mix, score_values = _mix(query, key, value, cache, layer)
     ticket = cache.ticket(key, value, score_values)
     merged = constant(mix.reshape(1, 1, attention.model_width))
-    return attention.output.forward(merged, context=NO_GRAD), ticket
+    with at_stage("output"):
+        return attention.output.forward(merged, context=NO_GRAD), ticket
 
 
 def _mix(

@@ -38,9 +38,18 @@ class SplitMix64:
     Source:  numerics_init.md section 1
     """
 
-    __slots__ = ("state",)
+    __slots__ = ("_state",)
 
     def __init__(self, seed: int) -> None:
+        self.state = seed
+
+    @property
+    def state(self) -> int:
+        """The raw state before the next draw; setting it resumes there."""
+        return self._state
+
+    @state.setter
+    def state(self, seed: int) -> None:
         given = as_integers(seed, what="seed", bound=2**64)
         if given.ndim or not 0 <= int(given[()]) <= MASK:
             raise RecordRefusal(
@@ -49,7 +58,7 @@ class SplitMix64:
                 expected="an integer in 0 .. 2**64 - 1",
                 actual=seed,
             )
-        self.state = int(given[()])
+        self._state = int(given[()])
 
     def copy(self) -> SplitMix64:
         """A generator with the same state and its own future."""
@@ -57,8 +66,7 @@ class SplitMix64:
 
     def next_u64(self) -> int:
         """The next 64-bit word."""
-        self.state = (self.state + INCREMENT) & MASK
-        z = self.state
+        self._state = z = (self._state + INCREMENT) & MASK
         z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
         return z ^ (z >> 31)
@@ -70,11 +78,11 @@ class SplitMix64:
     def uniforms(self, count: int) -> Array:
         """The next `count` values of `uniform`."""
         steps = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(INCREMENT)
-        z = steps + np.uint64(self.state)
+        z = steps + np.uint64(self._state)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         z ^= z >> np.uint64(31)
-        self.state = (self.state + count * INCREMENT) & MASK
+        self._state = (self._state + count * INCREMENT) & MASK
         values: Array = (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
         return values
 
@@ -125,11 +133,13 @@ def xavier(name: str, fan_in: int, fan_out: int, rng: SplitMix64) -> Parameter:
 
 def ones(name: str, width: int) -> Parameter:
     """A gain of ones; draws nothing."""
+    check_reservable(width)
     return Parameter(name, np.ones(width))
 
 
 def zeros(name: str, width: int) -> Parameter:
     """A bias of zeros; draws nothing."""
+    check_reservable(width)
     return Parameter(name, np.zeros(width))
 
 

@@ -17,7 +17,15 @@ from .arrays import (
     check_reservable,
     shown,
 )
-from .errors import Code, NumericRefusal, ShapeRefusal, check_equal, check_not_zero
+from .errors import (
+    Code,
+    NumericRefusal,
+    ShapeRefusal,
+    at_stage,
+    check_equal,
+    check_kind,
+    check_not_zero,
+)
 from .initial import SplitMix64, check_size, ones, xavier, zeros
 from .names import check_distinct, check_name
 from .tape import RECORDING, Context, Parameter, Tensor, constant
@@ -28,13 +36,14 @@ __all__ = ["Embedding", "Linear", "RmsNorm", "SwiGlu", "add_residual"]
 class Embedding:
     """A table of one row per token id.
 
-    Refuses: shape/table-rank, shape/empty-vocabulary, shape/zero-embedding-width
+    Refuses: record/field-type, shape/table-rank, shape/empty-vocabulary, shape/zero-embedding-width
     Source:  layers.md section 1
     """
 
     __slots__ = ("table",)
 
     def __init__(self, table: Parameter) -> None:
+        check_kind(table, Parameter, "embedding table")
         rank = len(table.shape)
         check_equal(Code.TABLE_RANK, table.name, 2, rank)
         _check_table_sizes(*table.shape, name=table.name)
@@ -49,10 +58,11 @@ class Embedding:
     def new(cls, name: str, V: int, D: int, rng: SplitMix64) -> Embedding:
         """A drawn table [V, D].
 
-        Refuses: names' codes, shape/empty-vocabulary, shape/zero-embedding-width,
-            capacity/size-overflow; every refusal keeps `rng`
+        Refuses: names' codes, record/field-type, record/field-range, shape/empty-vocabulary,
+            shape/zero-embedding-width, capacity/size-overflow; every refusal keeps `rng`
         """
         check_name(name)
+        check_kind(rng, SplitMix64, "rng")
         V, D = check_size(V, what=f"{name} rows"), check_size(D, what=f"{name} width")
         _check_table_sizes(V, D, name=name)
         return cls(xavier(name, V, D, rng))
@@ -88,7 +98,7 @@ def _shaped(integers: np.ndarray[Any, Any], shape: Sequence[int]) -> np.ndarray[
     sizes = as_integers(shape, what="token shape")
     count = 1
     for size in sizes.reshape(-1).tolist():
-        count *= size
+        count *= size or 1  # a size of 0 hides no overflow of the others
     too_many = count > SIZE_LIMIT or sizes.size > MAX_RANK
     if sizes.ndim != 1 or (sizes < 0).any() or too_many:
         raise ShapeRefusal(
@@ -97,6 +107,7 @@ def _shaped(integers: np.ndarray[Any, Any], shape: Sequence[int]) -> np.ndarray[
             expected=f"{MAX_RANK} sizes or less of 0 or more, at most {SIZE_LIMIT} ids",
             actual=shape,
         )
+    count = 0 if 0 in sizes else count
     check_equal(Code.TOKEN_COUNT_MISMATCH, "ids", count, integers.size)
     check_reservable(*sizes.tolist())
     return integers.reshape(tuple(sizes.tolist()))
@@ -105,7 +116,7 @@ def _shaped(integers: np.ndarray[Any, Any], shape: Sequence[int]) -> np.ndarray[
 class Linear:
     """y = x @ weight (+ bias), weight [in, out].
 
-    Refuses: shape/weight-rank, shape/zero-input-width, shape/zero-output-width,
+    Refuses: record/field-type, shape/weight-rank, shape/zero-input-width, shape/zero-output-width,
         shape/bias-rank, shape/bias-width-mismatch, record/duplicate-parameter-name
     Source:  layers.md section 2
     """
@@ -113,6 +124,8 @@ class Linear:
     __slots__ = ("bias", "weight")
 
     def __init__(self, weight: Parameter, bias: Parameter | None = None) -> None:
+        check_kind(weight, Parameter, "linear weight")
+        check_kind(bias, (Parameter, type(None)), "linear bias")
         rank = len(weight.shape)
         check_equal(Code.WEIGHT_RANK, weight.name, 2, rank)
         _check_widths(*weight.shape, name=weight.name)
@@ -139,11 +152,13 @@ class Linear:
     ) -> Linear:
         """Drawn `prefix.weight`, and `prefix.bias` of zeros where asked for.
 
-        Refuses: names' codes, shape/zero-input-width, shape/zero-output-width,
-            capacity/size-overflow; every refusal keeps `rng`
+        Refuses: names' codes, record/field-type, record/field-range, shape/zero-input-width,
+            shape/zero-output-width, capacity/size-overflow; every refusal keeps `rng`
         """
         name = f"{prefix}.weight"
         check_name(name)
+        check_kind(rng, SplitMix64, "rng")
+        check_kind(bias, bool, f"{name} bias flag")
         input_width = check_size(input_width, what=f"{name} input width")
         output_width = check_size(output_width, what=f"{name} output width")
         _check_widths(input_width, output_width, name=name)
@@ -168,9 +183,10 @@ class Linear:
     def forward(self, x: Tensor, *, context: Context = RECORDING) -> Tensor:
         """x: [..., in]. Returns: [..., out].
 
-        Refuses: shape/input-rank, shape/input-width-mismatch
+        Refuses: record/field-type, shape/input-rank, shape/input-width-mismatch
         """
         what = self.weight.name
+        check_kind(x, Tensor, f"{what} input")
         rank = len(x.shape)
         if rank == 0:
             raise ShapeRefusal(code=Code.INPUT_RANK, what=what, expected="1 or more", actual=0)
@@ -203,13 +219,14 @@ class RmsNorm:
 
     The inverse root is never 1/sqrt: the specification fixes the composed form.
 
-    Refuses: numeric/invalid-epsilon, shape/gain-rank, shape/empty-feature-width
+    Refuses: record/field-type, numeric/invalid-epsilon, shape/gain-rank, shape/empty-feature-width
     Source:  numerics.md section 9, layers.md section 3
     """
 
     __slots__ = ("epsilon", "gain")
 
     def __init__(self, gain: Parameter, epsilon: float) -> None:
+        check_kind(gain, Parameter, "norm gain")
         self.epsilon = check_epsilon(epsilon, code=Code.INVALID_EPSILON, what=gain.name)
         if len(gain.shape) != 1:
             raise ShapeRefusal(code=Code.GAIN_RANK, what=gain.name, expected=1, actual=gain.shape)
@@ -237,24 +254,33 @@ class RmsNorm:
     def forward(self, x: Tensor, *, context: Context = RECORDING) -> Tensor:
         """x: [..., width]. Returns: the same shape.
 
-        Refuses: shape/input-rank-zero, shape/input-width-mismatch, numeric/non-finite-forward
-            (the squares), numeric/zero-energy-row
+        Refuses: record/field-type, shape/input-rank-zero, shape/input-width-mismatch,
+            numeric/non-finite-forward (the squares), numeric/zero-energy-row
         """
         return self.inspect(x, context=context)["output"]
 
     def inspect(self, x: Tensor, *, context: Context = RECORDING) -> dict[str, Tensor]:
         """`forward` with its steps: mean_square, inverse_rms, normalized, output."""
         what = self.gain.name
+        check_kind(x, Tensor, f"{what} input")
         check_not_zero(Code.INPUT_RANK_ZERO, what, len(x.shape))
         check_equal(Code.INPUT_WIDTH_MISMATCH, what, self.width, x.shape[-1])
-        square = context.apply(ops.mul, x, x)
-        mean_square = context.apply(ops.mean, square, axis=len(x.shape) - 1, keep=True)
+        with at_stage("square"):
+            square = context.apply(ops.mul, x, x)
+        with at_stage("mean_square"):
+            mean_square = context.apply(ops.mean, square, axis=len(x.shape) - 1, keep=True)
         self._check_energy(mean_square)
-        stabilised = context.apply(ops.add, mean_square, constant(self.epsilon))
-        scaled = context.apply(ops.mul, context.apply(ops.log, stabilised), constant(-0.5))
-        inverse = context.apply(ops.exp, scaled)
-        normalized = context.apply(ops.mul, x, inverse)
-        output = context.apply(ops.mul, normalized, self.gain)
+        with at_stage("stabilise"):
+            stabilised = context.apply(ops.add, mean_square, constant(self.epsilon))
+        with at_stage("log"):
+            logarithm = context.apply(ops.log, stabilised)
+        with at_stage("reciprocal_root"):
+            scaled = context.apply(ops.mul, logarithm, constant(-0.5))
+            inverse = context.apply(ops.exp, scaled)
+        with at_stage("normalise"):
+            normalized = context.apply(ops.mul, x, inverse)
+        with at_stage("apply_gain"):
+            output = context.apply(ops.mul, normalized, self.gain)
         return {
             "mean_square": mean_square,
             "inverse_rms": inverse,
@@ -277,14 +303,17 @@ def _check_feature_width(width: int, *, name: str) -> None:
 class SwiGlu:
     """y = (silu(x @ gate) * (x @ up)) @ down, bias-free.
 
-    Refuses: shape/branch-input-width-mismatch, shape/branch-hidden-width-mismatch,
-        shape/down-input-width-mismatch, record/duplicate-parameter-name
+    Refuses: record/field-type, shape/branch-input-width-mismatch,
+        shape/branch-hidden-width-mismatch, shape/down-input-width-mismatch,
+        record/duplicate-parameter-name
     Source:  numerics.md section 10, layers.md section 4
     """
 
     __slots__ = ("down", "gate", "up")
 
     def __init__(self, gate: Linear, up: Linear, down: Linear) -> None:
+        for role, layer in (("gate", gate), ("up", up), ("down", down)):
+            check_kind(layer, Linear, f"swiglu {role}")
         check_equal(
             Code.BRANCH_INPUT_WIDTH_MISMATCH, up.weight.name, gate.input_width, up.input_width
         )
@@ -300,6 +329,7 @@ class SwiGlu:
     @classmethod
     def new(cls, prefix: str, width: int, hidden: int, output: int, rng: SplitMix64) -> SwiGlu:
         """Drawn gate, up, down, in this order. Refuses: as Linear.new; keeps `rng` then"""
+        check_kind(rng, SplitMix64, "rng")
         draft = rng.copy()
         gate = Linear.new(f"{prefix}.gate", width, hidden, False, draft)
         up = Linear.new(f"{prefix}.up", width, hidden, False, draft)
@@ -315,9 +345,14 @@ class SwiGlu:
 
     def forward(self, x: Tensor, *, context: Context = RECORDING) -> Tensor:
         """x: [..., in]. Returns: [..., out]. Refuses: the gate projection's first"""
-        gate = context.apply(ops.silu, self.gate.forward(x, context=context))
-        up = self.up.forward(x, context=context)
-        return self.down.forward(context.apply(ops.mul, gate, up), context=context)
+        with at_stage("gate"):
+            gate = context.apply(ops.silu, self.gate.forward(x, context=context))
+        with at_stage("up"):
+            up = self.up.forward(x, context=context)
+        with at_stage("product"):
+            product = context.apply(ops.mul, gate, up)
+        with at_stage("down"):
+            return self.down.forward(product, context=context)
 
 
 def add_residual(identity: Tensor, branch: Tensor, *, context: Context, what: str) -> Tensor:

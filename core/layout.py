@@ -72,6 +72,10 @@ class SequenceLayout:
         ):
             object.__setattr__(self, name, sealed(array.astype(np.int64)))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy or pickle is checked and sealed like any other layout."""
+        return _laid_out, (self.lengths, self.range_starts, self.positions)
+
     @classmethod
     def full(cls, B: int, T: int) -> SequenceLayout:
         """Ordinary text: every cell active, keys 0 .. t, positions 0 .. T - 1.
@@ -80,7 +84,7 @@ class SequenceLayout:
             shape/empty-tokens, capacity/size-overflow
         """
         B, T = _checked_sizes(B, T)
-        return cls.padded([T] * B, T)
+        return cls._padded(np.broadcast_to(np.int64(T), (B,)), T)
 
     @classmethod
     def padded(cls, lengths: Sequence[int], T: int) -> SequenceLayout:
@@ -90,12 +94,20 @@ class SequenceLayout:
             (T), shape/empty-batch, shape/empty-tokens, capacity/size-overflow,
             index/length-out-of-range
         """
-        return cls.packed([[length] for length in _row_lengths(lengths)], T, _single=True)
+        given = _row_lengths(lengths)
+        B, T = _checked_sizes(len(given), T)
+        _check_lengths(given, B, T)
+        return cls._padded(given, T)
 
     @classmethod
-    def packed(
-        cls, row_segments: Sequence[Sequence[int]], T: int, *, _single: bool = False
-    ) -> SequenceLayout:
+    def _padded(cls, lengths: Ids, T: int) -> SequenceLayout:
+        positions = np.empty((len(lengths), T), dtype=np.int64)  # no memory is told here, at once
+        positions[:] = np.arange(T)
+        positions[positions >= lengths[:, None]] = 0
+        return cls(lengths=lengths, range_starts=np.zeros_like(positions), positions=positions)
+
+    @classmethod
+    def packed(cls, row_segments: Sequence[Sequence[int]], T: int) -> SequenceLayout:
         """Rows of segments laid end to end; keys and positions start again in each segment.
 
         row_segments: per row the lengths of its segments
@@ -114,11 +126,8 @@ class SequenceLayout:
         starts, positions = np.zeros((2, B, T), dtype=np.int64)
         lengths = np.zeros(B, dtype=np.int64)
         for row, segments in enumerate(row_segments):
-            sizes = _row_lengths(segments)
-            if not _single:
-                _check_segments(sizes, row, T)
-            elif not 1 <= sizes[0] <= T:
-                raise _length_refusal(row, sizes[0], T)
+            sizes = _row_lengths(segments).tolist()
+            _check_segments(sizes, row, T)
             for size in sizes:
                 first = int(lengths[row])
                 starts[row, first : first + size] = first
@@ -160,6 +169,10 @@ class SequenceLayout:
         return starts, lengths
 
 
+def _laid_out(lengths: Ids, range_starts: Ids, positions: Ids) -> SequenceLayout:
+    return SequenceLayout(lengths=lengths, range_starts=range_starts, positions=positions)
+
+
 def _rows_and_tokens(starts: Ids, positions: Ids) -> tuple[int, int]:
     """B and T, from the positions; the range starts must agree later."""
     shape = positions.shape if positions.ndim == 2 else starts.shape
@@ -192,7 +205,7 @@ def _is_list(given: object) -> bool:
     return given.ndim > 0 if isinstance(given, np.ndarray) else isinstance(given, list | tuple)
 
 
-def _row_lengths(given: object) -> list[int]:
+def _row_lengths(given: object) -> Ids:
     integers = as_integers(given, what="layout segment lengths")
     if integers.ndim != 1:
         raise ShapeRefusal(
@@ -201,13 +214,7 @@ def _row_lengths(given: object) -> list[int]:
             expected="a flat list",
             actual=f"rank {integers.ndim}",
         )
-    return [int(length) for length in integers]
-
-
-def _length_refusal(row: int, length: int, T: int) -> IndexRefusal:
-    return IndexRefusal(
-        code=Code.LENGTH_OUT_OF_RANGE, what="layout.lengths", at=row, index=length, bound=T
-    )
+    return integers
 
 
 def _check_segments(sizes: list[int], row: int, T: int) -> None:
@@ -237,7 +244,9 @@ def _check_lengths(lengths: Ids, B: int, T: int) -> None:
         )
     for row, length in enumerate(lengths.tolist()):
         if not 1 <= length <= T:
-            raise _length_refusal(row, length, T)
+            raise IndexRefusal(
+                code=Code.LENGTH_OUT_OF_RANGE, what="layout.lengths", at=row, index=length, bound=T
+            )
 
 
 def _check_starts(starts: Ids, active: np.ndarray[Any, Any]) -> None:

@@ -302,6 +302,8 @@ def place_rows(rows: Array, *, positions: object, count: int) -> Result:
     def rule(upstream: Array) -> Contributions:
         return (upstream[places],)
 
+    check_element_count((bound, rows.shape[1]), what="place_rows")
+    check_reservable(bound, rows.shape[1])
     value = np.zeros((bound, rows.shape[1]))
     value[places] = rows
     return value, Vjp(rule, {"positions": places, "output_shape": value.shape})

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from .errors import BindingRefusal, Code, RecordRefusal
+from .errors import BindingRefusal, Code, RecordRefusal, check_kind
 from .layout import SequenceLayout
 from .tape import Binding, Context, Parameter, Tensor, reading_all
 
@@ -66,6 +66,7 @@ class PreparedDecoderInput:
         provenance: str,
         producer_parameters: Sequence[Parameter] = (),
     ) -> None:
+        _check_backbone_kind(backbone)
         _check_types(context, embeddings, layout, provenance, producer_parameters)
         self.context = context
         self.embeddings = embeddings
@@ -93,8 +94,9 @@ class PreparedDecoderInput:
     def validate(self, backbone: DecoderBackbone) -> None:
         """Check that the hand-over still holds for this backbone; changes nothing.
 
-        Refuses: `PREPARED_ORDER`
+        Refuses: record/field-type, then `PREPARED_ORDER`
         """
+        _check_backbone_kind(backbone)
         config = backbone.config
         B, T = self.layout.shape
         expected = (B, T, config.model_width)
@@ -141,7 +143,11 @@ class PreparedDecoderInput:
 
 
 def _check_types(
-    context: object, embeddings: object, layout: object, provenance: object, producers: object
+    context: object,
+    embeddings: object,
+    layout: object,
+    provenance: object,
+    producers: Sequence[Parameter],
 ) -> None:
     """Refuses: record/field-type"""
     wanted: dict[str, tuple[object, type]] = {
@@ -150,16 +156,25 @@ def _check_types(
         "layout": (layout, SequenceLayout),
         "provenance": (provenance, str),
     }
-    listed = list(producers) if isinstance(producers, list | tuple) else [producers]
-    wanted.update({f"producer_parameters[{i}]": (p, Parameter) for i, p in enumerate(listed)})
     for name, (given, kind) in wanted.items():
-        if not isinstance(given, kind):
-            raise RecordRefusal(
-                code=Code.FIELD_TYPE,
-                what=f"prepared input {name}",
-                expected=f"a {kind.__name__}",
-                actual=type(given).__name__,
-            )
+        check_kind(given, kind, f"prepared input {name}")
+    check_kind(producers, (tuple, list), "prepared input producer_parameters")
+    for index, parameter in enumerate(producers):
+        check_kind(parameter, Parameter, f"prepared input producer_parameters[{index}]")
+
+
+def _check_backbone_kind(backbone: object) -> None:
+    """Told by what it is made of: the type's module imports this one.
+
+    Refuses: record/field-type
+    """
+    if not all(hasattr(backbone, name) for name in ("config", "blocks", "final_norm")):
+        raise RecordRefusal(
+            code=Code.FIELD_TYPE,
+            what="backbone",
+            expected="a DecoderBackbone",
+            actual=type(backbone).__name__,
+        )
 
 
 def _configuration(backbone: DecoderBackbone) -> tuple[object, ...]:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import exact, logarithm
+from .errors import Code, NumericRefusal
 
 Floats = NDArray[np.float64]
 
@@ -87,7 +88,7 @@ def exp(x: Floats) -> Floats:
 
     Returns: a new C-contiguous array of the shape of x; 0 at -inf, inf at inf and on overflow
     """
-    values = np.ascontiguousarray(x, dtype=np.float64).reshape(-1)
+    values = np.ascontiguousarray(_real(x)).reshape(-1)
     if values.size <= CROSSOVER:
         return np.array(_exp_few(values.tolist())).reshape(np.shape(x))
     result = np.empty(np.shape(x))
@@ -137,11 +138,26 @@ def pow(base: float, exponents: Floats) -> Floats:
     base:    finite, > 0
     Returns: a new C-contiguous array of the shape of the exponents
     """
+    if not 0.0 < base < math.inf:
+        raise NumericRefusal(code=Code.INVALID_BASE, what="pow", value=base)
     return _each(lambda y: exact.pow(base, y), exponents)
 
 
+def _real(x: Floats) -> Floats:
+    """x as float64, which must change none of its values. Refuses: numeric/not-real"""
+    values = np.asarray(x)
+    if values.dtype == np.float64:
+        return values
+    if values.dtype.char not in "ef" and values.dtype.kind not in "iu":
+        raise NumericRefusal(
+            code=Code.NOT_REAL, what="elementary function", value=f"{values.dtype} values"
+        )
+    with np.errstate(all="ignore"):
+        return values.astype(np.float64)
+
+
 def _each(function: Callable[[float], float], x: Floats) -> Floats:
-    values = np.asarray(x, dtype=np.float64)
+    values = _real(x)
     return np.array([function(v) for v in values.ravel().tolist()]).reshape(values.shape)
 
 

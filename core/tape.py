@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .arrays import as_values, first_non_finite, sealed
+from .arrays import as_float64, as_values, first_non_finite, sealed
 from .backward import ReversePass, topology
-from .errors import Code, NumericRefusal, RecordRefusal, StateRefusal, check_equal
+from .errors import Code, NumericRefusal, RecordRefusal, StateRefusal, check_equal, check_kind
 from .floats import Array
 from .names import check_name
 from .trace import Trace, TraceEdge
@@ -19,6 +19,9 @@ from .trace import Trace, TraceEdge
 __all__ = ["NO_GRAD", "RECORDING", "Binding", "Context", "Parameter", "Tensor", "constant"]
 
 Operation: TypeAlias = Callable[..., tuple[Array, Any]]
+
+
+LEAVES = ("parameter", "constant", "detached")  # never released
 
 
 class _Releases:
@@ -105,9 +108,10 @@ class Tensor:
         Refuses: state/graph-released (this node), state/untracked-output,
             shape/seed-shape-mismatch (no seed), state/graph-released (an ancestor),
             shape/ragged-ids, numeric/not-real, shape/seed-shape-mismatch,
-            numeric/non-finite-seed, binding/stale-operand-value, numeric/non-finite-vjp,
-            numeric/non-finite-pass-adjoint, numeric/non-finite-accumulated-gradient,
-            state/gradient-borrowed (in this order; nothing is changed by a refused call)
+            numeric/non-finite-seed, binding/stale-operand-value, shape/contribution-mismatch,
+            numeric/non-finite-vjp, numeric/non-finite-pass-adjoint,
+            numeric/non-finite-accumulated-gradient, state/gradient-borrowed (in this order;
+            nothing is changed by a refused call)
         Source:  tape.md section 5, numerics_vjp.md section 1
         """
         done = ReversePass(self, seed)
@@ -194,7 +198,8 @@ class Parameter(Tensor):
         self._readers += 1
 
     def let_go(self) -> None:
-        """Count one reader less."""
+        """Count one reader less: the end of one `hold`."""
+        assert self._readers > 0, "a reader let go that held nothing"
         self._readers -= 1
 
     @contextmanager
@@ -299,14 +304,17 @@ class Context:
     def apply(self, op: Operation, *tensors: Tensor, **arguments: Any) -> Tensor:
         """The result of one operation as a node.
 
-        Refuses: record/field-type (an operand is no tensor), state/released-operand (operands
-            ascending), what the operation refuses, numeric/non-finite-forward
+        Refuses: record/field-type (the operation), record/field-type (an operand is no tensor),
+            state/released-operand (operands ascending), what the operation refuses,
+            numeric/not-real (a result that is no float64), numeric/non-finite-forward
         Source:  tape.md section 4
         """
+        check_kind(op, Callable, "operation")  # type: ignore[arg-type]
         name: str = getattr(op, "op_name", getattr(op, "__name__", "operation"))
         for operand, tensor in enumerate(tensors):
             _check_operand(tensor, operand, name)
-        value, vjp = op(*[tensor._value for tensor in tensors], **arguments)
+        given, vjp = op(*[tensor._value for tensor in tensors], **arguments)
+        value = as_float64(np.asarray(given), what=f"{name} result")
         bad = first_non_finite(value)
         if bad is not None:
             raise NumericRefusal(
@@ -363,7 +371,7 @@ def _release(nodes: list[Tensor]) -> None:
     """Every operation result loses its edges; leaves stay."""
     _Releases.count += 1
     for node in nodes:
-        if node._vjp is not None:
+        if node.op not in LEAVES:
             node._parents = ()
             node._read_revisions = ()
             node._vjp = None

@@ -22,7 +22,9 @@ from .errors import (
     NumericRefusal,
     RecordRefusal,
     ShapeRefusal,
+    at_stage,
     check_equal,
+    check_kind,
     check_not_zero,
 )
 from .floats import Ids
@@ -82,12 +84,14 @@ class TextInputEncoder:
 
     Inactive cells of a layout hold -1; they become zero vectors and carry no gradient.
 
-    Source: inputs.md sections 1, 3 and 7
+    Refuses: record/field-type (the decoder)
+    Source:  inputs.md sections 1, 3 and 7
     """
 
     __slots__ = ("decoder", "ids", "layout")
 
     def __init__(self, decoder: Decoder, ids: object, layout: SequenceLayout | None = None) -> None:
+        check_kind(decoder, Decoder, "decoder")
         self.decoder = decoder
         self.ids = ids
         self.layout = layout
@@ -100,7 +104,7 @@ class TextInputEncoder:
         batch = check_tokens(self.decoder.config, self.ids, self.layout)
         table = self.decoder.table
         cells = check_token_ids(self.decoder.config, *batch)
-        _check_kind(context, Context, "context")
+        check_kind(context, Context, "context")
         return PreparedDecoderInput(
             backbone,
             context,
@@ -129,7 +133,7 @@ def check_tokens(
         )
     if layout is None:
         return integers, SequenceLayout.full(B, T)
-    _check_kind(layout, SequenceLayout, "layout")
+    check_kind(layout, SequenceLayout, "layout")
     check_equal(Code.LAYOUT_SHAPE_MISMATCH, "ids", (B, T), layout.shape)
     return integers, layout
 
@@ -180,19 +184,24 @@ class TextOutputHead:
 
     A detached table gives the same numbers without a gradient path to the table.
 
-    Source: inputs.md section 5
+    Refuses: record/field-type, shape/table-rank
+    Source:  inputs.md section 5
     """
 
     __slots__ = ("table",)
 
     def __init__(self, table: Tensor) -> None:
+        check_kind(table, Tensor, "head table")
         check_equal(Code.TABLE_RANK, "head", 2, len(table.shape))
         self.table = table
 
     def forward(self, context: Context, hidden: Tensor) -> Tensor:
-        """hidden: [B, T, D]. Returns: [B, T, V]. Refuses: matmul's"""
-        columns = context.apply(ops.transpose, self.table, axes=(0, 1))
-        return context.apply(ops.matmul, hidden, columns)
+        """hidden: [B, T, D]. Returns: [B, T, V]. Refuses: record/field-type, matmul's"""
+        check_kind(context, Context, "context")
+        with at_stage("transpose_tied_weight"):
+            columns = context.apply(ops.transpose, self.table, axes=(0, 1))
+        with at_stage("project_vocabulary"):
+            return context.apply(ops.matmul, hidden, columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -220,8 +229,8 @@ class Decoder:
     parameters: Mapping[str, Parameter]
 
     def __init__(self, config: DecoderConfig, rng: SplitMix64) -> None:
-        _check_kind(config, DecoderConfig, "config")
-        _check_kind(rng, SplitMix64, "rng")
+        check_kind(config, DecoderConfig, "config")
+        check_kind(rng, SplitMix64, "rng")
         draft = rng.copy()
         embedding = Embedding.new(
             "token_embedding.weight", config.vocabulary_size, config.model_width, draft
@@ -253,9 +262,9 @@ class Decoder:
             `ASSEMBLY_ORDER`, record/parameter-name-mismatch, shape/parameter-count-mismatch,
             record/duplicate-parameter-name
         """
-        _check_kind(config, DecoderConfig, "config")
-        _check_kind(embedding, Embedding, "embedding")
-        _check_kind(blocks, Sequence, "blocks")
+        check_kind(config, DecoderConfig, "config")
+        check_kind(embedding, Embedding, "embedding")
+        check_kind(blocks, Sequence, "blocks")
         decoder = cls.__new__(cls)
         decoder._assemble(config, embedding, blocks, final_norm)
         return decoder
@@ -269,12 +278,11 @@ class Decoder:
         Refuses: record/field-type, shape/parameter-count-mismatch,
             record/parameter-name-mismatch, the layers' own in block order, then as `from_parts`
         """
-        _check_kind(config, DecoderConfig, "config")
-        _check_kind(parameters, Iterable, "parameters")
+        check_kind(config, DecoderConfig, "config")
+        check_kind(parameters, Iterable, "parameters")
         given = list(parameters.values() if isinstance(parameters, Mapping) else parameters)
-        names = config.parameter_names()
-        _check_parameter_count(names, given)
-        _check_names(names, given)
+        _check_parameter_count(config, given)
+        _check_names(config.parameter_names(), given)
         embedding = Embedding.from_parameter(given[0])
         blocks = [
             DecoderBlock.from_parameters(config.block_config, given[1 + 9 * i : 10 + 9 * i])
@@ -300,9 +308,9 @@ class Decoder:
             check_equal(code, "decoder", expected, actual)
         backbone = DecoderBackbone(config.block_config, blocks, final_norm)
         ordered = [embedding.table, *backbone.parameters]
-        names = config.parameter_names()
-        _check_names(names, ordered)  # a bias somewhere shifts the names behind it
-        _check_parameter_count(names, ordered)
+        # A bias somewhere shifts the names behind it.
+        _check_names(config.parameter_names(), ordered)
+        _check_parameter_count(config, ordered)
         check_distinct([p.name for p in ordered])
         self.config = config
         self.embedding = embedding
@@ -382,10 +390,12 @@ class Decoder:
         logits = self.forward(ids, layout=layout, context=context).logits
         B, T, V = logits.shape
         if len(cells) == B * T:
-            return context.apply(operation, logits, axis=2, targets=chosen)
+            with at_stage("indexed_loss"):
+                return context.apply(operation, logits, axis=2, targets=chosen)
         flat = context.apply(ops.reshape, logits, shape=(B * T, V))
         rows = context.apply(ops.checked_rows, flat, selectors=cells)
-        return context.apply(operation, rows, axis=1, targets=chosen)
+        with at_stage("indexed_loss"):
+            return context.apply(operation, rows, axis=1, targets=chosen)
 
 
 def check_targets(
@@ -443,19 +453,10 @@ def _eligible(layout: SequenceLayout, valid: object) -> np.ndarray[Any, np.dtype
     return flat
 
 
-def _check_kind(given: object, kind: type, what: str) -> None:
-    """Refuses: record/field-type"""
-    if not isinstance(given, kind):
-        raise RecordRefusal(
-            code=Code.FIELD_TYPE,
-            what=what,
-            expected=f"a {kind.__name__}",
-            actual=type(given).__name__,
-        )
-
-
-def _check_parameter_count(names: Sequence[str], parameters: Sequence[object]) -> None:
-    check_equal(Code.PARAMETER_COUNT_MISMATCH, "decoder", len(names), len(parameters))
+def _check_parameter_count(config: DecoderConfig, parameters: Sequence[object]) -> None:
+    """Refuses: shape/parameter-count-mismatch, before a name is made"""
+    needed = 9 * config.layers + 2
+    check_equal(Code.PARAMETER_COUNT_MISMATCH, "decoder", needed, len(parameters))
 
 
 def _check_names(names: Sequence[str], parameters: Sequence[Parameter]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .arrays import MAX_RANK, SIZE_LIMIT, as_integers, not_an_integer
+from .arrays import MAX_RANK, SIZE_LIMIT, as_float64, as_integers, not_an_integer
 from .errors import CapacityRefusal, Code, IndexRefusal, RecordRefusal, ShapeRefusal
 from .floats import Array
 
@@ -59,6 +59,7 @@ def named(op_name: str) -> Callable[[Operation], Operation]:
     def name(operation: Operation) -> Operation:
         @wraps(operation)
         def quiet(*operands: Array, **arguments: Any) -> Result:
+            operands = tuple(as_float64(x, what=f"{op_name} operand") for x in operands)
             with np.errstate(all="ignore"):  # overflow is the finite rule's business
                 value, vjp = operation(*operands, **arguments)
             return np.asarray(value), vjp

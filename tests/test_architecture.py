@@ -5,7 +5,8 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -22,8 +23,8 @@ NUMERIC_COLUMN = (
     "codes", "errors", "sizes", "shapes",
     "exact", "logarithm", "rounded", "floats", "arrays", "names", "kernels",
     "vjp", "softmax", "ops", "trace", "backward", "tape", "retained", "gradcheck", "initial",
-    "layers", "tokenizer", "layout", "batches", "rope", "attention", "config", "block", "checkpoint",
-    "prepared", "backbone", "text", "fresh", "cache", "incremental", "session",
+    "layers", "tokenizer", "layout", "batches", "rope", "attention", "config", "block",
+    "checkpoint", "prepared", "backbone", "text", "fresh", "cache", "incremental", "session",
 )  # fmt: skip
 RECORD_COLUMN = (
     *NUMERIC_COLUMN[: NUMERIC_COLUMN.index("kernels")], "canonical", "fields", "identity",
@@ -123,9 +124,10 @@ FUNCTION_LINES = 60  # without the docstring: a screen
 NESTING = 3
 TEST_LINES = 15
 # Path or function -> why it is longer; an entry that is no longer needed fails.
-LONGER = {}
+LONGER: dict[str, str] = {}
 
 
+@cache
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
@@ -195,7 +197,7 @@ def import_faults(tree: ast.Module, module: str) -> list[str]:
     return faults
 
 
-def module_of(name: str, modules: set[str]) -> str | None:
+def module_of(name: str, modules: Container[str]) -> str | None:
     """The module that an imported name is, or lies in."""
     parent = name.rpartition(".")[0]
     candidates = (name, parent, f"{name}.__init__", f"{parent}.__init__")
@@ -220,7 +222,7 @@ def import_graph(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
     """Our modules, each with those of ours that it imports."""
     graph: dict[str, set[str]] = {}
     for module, tree in trees.items():
-        targets = {module_of(name, set(trees)) for _, name in imports(tree, module)}
+        targets = {module_of(name, trees) for _, name in imports(tree, module)}
         graph[module] = {target for target in targets if target} - type_only(tree, module)
     return graph
 

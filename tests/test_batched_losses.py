@@ -324,7 +324,7 @@ def large_head() -> Decoder:
 # reported cases
 
 
-def test_loss_accum_weighting() -> None:
+def test_accumulated_losses_weigh_every_target_alike() -> None:
     groups, slopes = [[4.0], [1.0, 1.0, 2.0]], [[1.0], [2.0, 3.0, 4.0]]
     rows = [[[math.log(math.expm1(loss)), 0.0] for loss in group] for group in groups]
     totals = [rows_nll(ops.indexed_sum_nll, part, [1] * len(part)).value for part in rows]
@@ -354,7 +354,7 @@ def test_a_batch_cut_in_two_has_the_loss_and_gradients_of_the_whole(cut: int) ->
     assert all((abs(ours[n] - theirs[n]) <= bounds[n]).all() for n in terms)
 
 
-def test_loss_all_ignored() -> None:
+def test_a_loss_without_any_target_is_refused() -> None:
     decoder = warm_decoder(TINY)
     before = learned_state(decoder)
     refused = refusal(lambda: decoder.loss([[0]], [[-1]], valid=np.array([[False]])))

@@ -53,14 +53,16 @@ def same_shape_products(config: DecoderConfig) -> Callable[[], None]:
 
 @pytest.mark.parametrize("count", [1, 16, 256, 4096, 65536])
 @pytest.mark.parametrize("function", [floats.exp, np.exp], ids=["ours", "numpy"])
-def test_benchmark_exp(benchmark: Any, function: Any, count: int) -> None:
+def test_exp_is_measured(benchmark: Any, function: Any, count: int) -> None:
     benchmark.group = f"exp of {count}"
     benchmark(function, values(count))
 
 
 @pytest.mark.parametrize("function", [floats.contract, np.matmul], ids=["ours", "blas"])
 @pytest.mark.parametrize("shape", [(4, 4, 4), (16, 16, 20), (128, 128, 344)], ids=str)
-def test_benchmark_contraction(benchmark: Any, function: Any, shape: tuple[int, int, int]) -> None:
+def test_contraction_is_measured(
+    benchmark: Any, function: Any, shape: tuple[int, int, int]
+) -> None:
     R, K, C = shape
     benchmark.group = f"contraction {R}x{K}x{C}"
     benchmark(function, drawn(R, K), drawn(K, C))
@@ -68,7 +70,7 @@ def test_benchmark_contraction(benchmark: Any, function: Any, shape: tuple[int, 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("what", ["products by BLAS", "forward", "forward+backward"])
-def test_benchmark_decoder(benchmark: Any, what: str, size: str) -> None:
+def test_decoder_is_measured(benchmark: Any, what: str, size: str) -> None:
     config = SIZES[size]
     decoder = Decoder(config, SplitMix64(1))
     ids = np.arange(config.max_positions)[None] % config.vocabulary_size
@@ -82,7 +84,7 @@ def test_benchmark_decoder(benchmark: Any, what: str, size: str) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_benchmark_decode(benchmark: Any, size: str) -> None:
+def test_decode_is_measured(benchmark: Any, size: str) -> None:
     config = SIZES[size]
     decoder = Decoder(config, SplitMix64(1))
     benchmark.group = f"decode one token, {size}"

@@ -35,7 +35,7 @@ def exact(*cells: Any, shape: tuple[int, ...] | None = None) -> Any:
         (np.int64(1), np.float64(1.0), "dtype"),
     ],
 )
-def test_num_comparator_nan(a: Any, b: Any, reason: str) -> None:
+def test_same_bits_says_where_two_arrays_differ(a: Any, b: Any, reason: str) -> None:
     verdict = same_bits(a, b)
     assert (bool(verdict), verdict.reason) == (not reason, reason)
 

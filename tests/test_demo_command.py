@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -26,7 +28,9 @@ from logitproof.properties.demos.command import DEMOS
         ["embeddings", "--trac"],
     ],
 )
-def test_usage_errors_give_one_line_and_nothing_else(arguments, capsys):
+def test_usage_errors_give_one_line_and_nothing_else(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["demo", *arguments]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -34,14 +38,18 @@ def test_usage_errors_give_one_line_and_nothing_else(arguments, capsys):
 
 
 @pytest.mark.parametrize("name", DEMOS)
-def test_an_unwritable_file_prints_no_report(name, tmp_path, capsys):
+def test_an_unwritable_file_prints_no_report(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["demo", name, "--json", str(tmp_path / "none" / "facts.json")]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.count("\n") == 1
 
 
-def test_trace_of_a_demo_without_one_is_a_usage_error(monkeypatch, capsys):
+def test_trace_of_a_demo_without_one_is_a_usage_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     # Any module without trace_lines will do: it is refused before its report is made.
     monkeypatch.setitem(DEMOS, "model-ops", "logitproof.properties.demos.lines")
     assert main(["demo", "model-ops", "--trace"]) == 2
@@ -49,7 +57,7 @@ def test_trace_of_a_demo_without_one_is_a_usage_error(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("name", DEMOS)
-def test_json_is_the_same_in_every_run(name, tmp_path):
+def test_json_is_the_same_in_every_run(name: str, tmp_path: Path) -> None:
     files = [tmp_path / "one.json", tmp_path / "two.json"]
     assert [main(["demo", name, "--json", str(file)]) for file in files] == [0, 0]
     assert files[0].read_bytes() == files[1].read_bytes()
@@ -60,23 +68,23 @@ def test_json_is_the_same_in_every_run(name, tmp_path):
     ("got", "want"),
     [([1.0], [1.5]), ([float("nan")], [float("nan")]), ([1.0], [[1.0]]), ([float("inf")], [1.0])],
 )
-def test_require_close_raises_on_differences_nans_and_shapes(got, want):
+def test_require_close_raises_on_differences_nans_and_shapes(got: object, want: object) -> None:
     with pytest.raises(Disagreement, match="the figure"):
         require_close(got, want, tolerance=0.25, what="the figure")
 
 
-def test_require_close_returns_the_largest_difference():
+def test_require_close_returns_the_largest_difference() -> None:
     assert require_close([1.0, 2.0], [1.125, 2.0], tolerance=0.125, what="x") == 0.125
     assert require_close([], [], tolerance=0.0, what="x") == 0.0
 
 
-def test_require_raises_its_claim():
+def test_require_raises_its_claim() -> None:
     require(True, "nothing")
     with pytest.raises(Disagreement, match="the sum is right"):
         require(False, "the sum is right")
 
 
-def test_same_bits_tells_zeros_shapes_and_types_apart():
+def test_same_bits_tells_zeros_shapes_and_types_apart() -> None:
     zeros = np.zeros(2)
     assert same_bits(zeros, zeros.copy())
     assert not same_bits(zeros, -zeros)
@@ -84,5 +92,5 @@ def test_same_bits_tells_zeros_shapes_and_types_apart():
     assert not same_bits(zeros, np.zeros(2, np.int64))
 
 
-def test_refusal_facts_are_empty_without_a_refusal():
+def test_refusal_facts_are_empty_without_a_refusal() -> None:
     assert refusal_facts(lambda: None) == {}

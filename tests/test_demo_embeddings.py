@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -63,7 +64,7 @@ bfebb7d30bfdaa84 3fdb6a3512112be0 bfc1c8dd7c534f98 3fda099b497d8c20 bfe840486f28
 
 
 @pytest.mark.golden
-def test_report_begins_with_the_six_published_lines(capsys):
+def test_report_begins_with_the_six_published_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "embeddings"]) == 0
     printed = capsys.readouterr()
     assert printed.out == "".join(line + "\n" for line in PUBLISHED + FURTHER)
@@ -71,7 +72,7 @@ def test_report_begins_with_the_six_published_lines(capsys):
 
 
 @pytest.mark.golden
-def test_trace_is_the_15_published_records(capsys):
+def test_trace_is_the_15_published_records(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "embeddings", "--trace"]) == 0
     printed = capsys.readouterr().out
     assert printed == TRACE
@@ -79,24 +80,24 @@ def test_trace_is_the_15_published_records(capsys):
 
 
 @pytest.mark.golden
-def test_seed_18_construction_has_the_published_bits():
+def test_seed_18_construction_has_the_published_bits() -> None:
     drawn = np.array(embeddings.report()["checks"]["drawn_table"]["values"])
     assert [f"{word:016x}" for word in drawn.view(np.uint64)] == SEED_18.split()
 
 
-def test_no_value_prints_as_negative_zero(capsys):
+def test_no_value_prints_as_negative_zero(capsys: pytest.CaptureFixture[str]) -> None:
     main(["demo", "embeddings"])
     main(["demo", "embeddings", "--trace"])
     assert "-0.000000000000" not in capsys.readouterr().out
 
 
-def test_one_hot_row_of_id_2_is_the_published_one():
+def test_one_hot_row_of_id_2_is_the_published_one() -> None:
     product = handwritten.one_hot_product(embeddings.TABLE.tolist(), [2])
     assert product.indicators == [[0.0, 0.0, 1.0, 0.0]]
     assert product.values == [[30.0, 31.0]]
 
 
-def test_json_holds_the_same_facts(tmp_path, capsys):
+def test_json_holds_the_same_facts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "facts.json"
     assert main(["demo", "embeddings", "--trace", "--json", str(file)]) == 0
     facts = json.loads(file.read_text())
@@ -105,7 +106,9 @@ def test_json_holds_the_same_facts(tmp_path, capsys):
     assert "\n".join(embeddings.trace_lines(facts)) + "\n" == capsys.readouterr().out
 
 
-def test_a_disagreement_prints_no_line_and_exits_1(monkeypatch, capsys):
+def test_a_disagreement_prints_no_line_and_exits_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(handwritten, "_dot", lambda *_: 30.0)
     assert main(["demo", "embeddings"]) == 1
     printed = capsys.readouterr()
@@ -114,7 +117,9 @@ def test_a_disagreement_prints_no_line_and_exits_1(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("ids", [(2, 1, 0), (2, 1, 1, 2)])
-def test_a_fixture_without_exactly_one_repeated_id_is_a_disagreement(ids, monkeypatch):
+def test_a_fixture_without_exactly_one_repeated_id_is_a_disagreement(
+    ids: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(embeddings, "IDS", ids)
     monkeypatch.setattr(embeddings, "ID_SHAPE", (1, len(ids)))
     monkeypatch.setattr(embeddings, "UPSTREAM", np.ones((1, len(ids), 2)))
@@ -122,7 +127,7 @@ def test_a_fixture_without_exactly_one_repeated_id_is_a_disagreement(ids, monkey
         embeddings.report()
 
 
-def test_every_figure_follows_the_inputs(monkeypatch):
+def test_every_figure_follows_the_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embeddings, "TABLE", embeddings.TABLE + 0.5)
     monkeypatch.setattr(embeddings, "IDS", (3, 0, 3))
     monkeypatch.setattr(embeddings, "UPSTREAM", embeddings.UPSTREAM + 1.0)

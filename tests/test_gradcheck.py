@@ -1,4 +1,5 @@
 import math
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -22,16 +23,22 @@ STEPS_THAT_ARE_NONE = [0.0, -0.0, -1e-6, INF, -INF, NAN]
 NOT_REAL = [True, "1", None, 1j, np.longdouble(1), np.ones(2), 2**60 + 1]
 
 
-def square(x):
+def noted(notes: list[Any], note: object, answer: Any = 0.0) -> Any:
+    """The answer, once the note is taken: what a lambda cannot say itself."""
+    notes.append(note)
+    return answer
+
+
+def square(x: float) -> float:
     return x * x
 
 
-def sum_of_squares(point):
+def sum_of_squares(point: np.ndarray[Any, Any]) -> float:
     return float(math.fsum((point * point).reshape(-1)))
 
 
 # the published figures
-def test_square_at_3_has_the_published_stencil():
+def test_square_at_3_has_the_published_stencil() -> None:
     stencil = central_difference(square, 3.0, 0.1)
     shown = [f"{v:.12g}" for v in (stencil.minus, stencil.plus, stencil.left, stencil.right)]
     assert shown == ["8.41", "9.61", "5.9", "6.1"]
@@ -39,7 +46,7 @@ def test_square_at_3_has_the_published_stencil():
     assert stencil.centre == 9.0
 
 
-def test_wrong_candidate_of_the_square_has_the_published_error():
+def test_wrong_candidate_of_the_square_has_the_published_error() -> None:
     stencil = central_difference(square, 3.0, 0.1)
     wrong = compare(5.5, stencil.derivative, 2e-6)
     assert f"{wrong.scaled_error:.12e}" == "8.333333333333e-02"
@@ -47,7 +54,7 @@ def test_wrong_candidate_of_the_square_has_the_published_error():
     assert compare(6.0, stencil.derivative, 2e-6).passed
 
 
-def test_unequal_spacings_of_the_identity_at_1_are_weighted():
+def test_unequal_spacings_of_the_identity_at_1_are_weighted() -> None:
     stencil = central_difference(lambda x: x, 1.0, 1.33226762955018780e-16)
     assert stencil.spacing_minus == 1.11022302462515654e-16
     assert stencil.spacing_plus == 2.22044604925031308e-16
@@ -55,7 +62,7 @@ def test_unequal_spacings_of_the_identity_at_1_are_weighted():
     assert (stencil.derivative, stencil.symmetric) == (1.0, False)
 
 
-def test_sides_of_the_absolute_value_at_0_are_inconsistent():
+def test_sides_of_the_absolute_value_at_0_are_inconsistent() -> None:
     stencil = central_difference(abs, 0.0, 0.1)
     sides = compare_sides(stencil, 2e-6)
     assert (stencil.left, stencil.right, stencil.derivative) == (-1.0, 1.0, 0.0)
@@ -63,19 +70,24 @@ def test_sides_of_the_absolute_value_at_0_are_inconsistent():
     assert stencil.symmetric
 
 
-def test_a_step_below_the_spacing_of_doubles_collapses():
+def test_a_step_below_the_spacing_of_doubles_collapses() -> None:
     with pytest.raises(NumericRefusal) as caught:
         central_difference(square, 1.0, 1e-20)
     assert caught.value.code is Code.COLLAPSED_STEP
     assert (caught.value.side, caught.value.value, caught.value.coordinate) == ("minus", 1.0, 0)
 
 
-def test_published_nll_gradient_agrees_with_differences():
+def nll_of_two_rows(logits: np.ndarray[Any, Any]) -> Any:
+    """The loss as the operation returns it: an array of rank 0."""
+    return ops.indexed_mean_nll(logits, axis=1, targets=[0, 2])[0]
+
+
+def test_published_nll_gradient_agrees_with_differences() -> None:
     logits = np.array([[0.0, 1.0, -1.0], [2.0, 0.0, -2.0]])
     loss, vjp = ops.indexed_mean_nll(logits, axis=1, targets=[0, 2])
     (analytic,) = vjp(np.ones(()))
     checked = check_gradient(
-        lambda z: ops.indexed_mean_nll(z, axis=1, targets=[0, 2])[0],
+        nll_of_two_rows,
         logits, analytic, step=1e-6, tolerance=2e-6, samples=4,
     )  # fmt: skip
     assert f"{loss:.12f}" == "2.775268796472"
@@ -98,14 +110,16 @@ def test_published_nll_gradient_agrees_with_differences():
         (2**60, 3, (0, (2**60 - 1) // 2, 2**60 - 1)),
     ],
 )
-def test_sampled_indices_are_the_published_ones(n, samples, indices):
+def test_sampled_indices_are_the_published_ones(
+    n: int, samples: int, indices: tuple[int, ...]
+) -> None:
     assert sampled_indices(n, samples) == indices
 
 
 # behaviour
 @pytest.mark.property
 @given(st.integers(1, 200), st.integers(2, 200))
-def test_samples_ascend_from_first_to_last(n, samples):
+def test_samples_ascend_from_first_to_last(n: int, samples: int) -> None:
     indices = sampled_indices(n, samples)
     assert list(indices) == sorted(set(indices))
     assert len(indices) == min(n, samples)
@@ -114,9 +128,9 @@ def test_samples_ascend_from_first_to_last(n, samples):
 
 @pytest.mark.property
 @given(st.floats(-1e6, 1e6), st.floats(1e-9, 1e3))
-def test_spacings_are_those_of_the_points_evaluated(x, h):
-    evaluated = []
-    stencil = central_difference(lambda at: evaluated.append(at) or at, x, h)
+def test_spacings_are_those_of_the_points_evaluated(x: float, h: float) -> None:
+    evaluated: list[float] = []
+    stencil = central_difference(lambda at: noted(evaluated, at, at), x, h)
     low, centre, high = evaluated
     assert centre == x
     assert (stencil.spacing_minus, stencil.spacing_plus) == (x - low, high - x)
@@ -125,24 +139,24 @@ def test_spacings_are_those_of_the_points_evaluated(x, h):
 
 @pytest.mark.property
 @given(st.floats(-1e300, 1e300), st.floats(-1e300, 1e300))
-def test_compare_is_symmetric_and_scaled(analytic, numeric):
+def test_compare_is_symmetric_and_scaled(analytic: float, numeric: float) -> None:
     one, other = compare(analytic, numeric, 0.5), compare(numeric, analytic, 0.5)
     assert one.scaled_error == other.scaled_error <= 2.0
     assert one.scale == max(1.0, abs(analytic), abs(numeric))
     assert one.passed == (one.scaled_error <= 0.5)
 
 
-def test_compare_passes_at_the_tolerance_itself():
+def test_compare_passes_at_the_tolerance_itself() -> None:
     assert compare(0.75, 0.5, 0.25).passed
     assert not compare(0.75, 0.5, math.nextafter(0.25, 0)).passed
     assert compare(2.0, 2, 0.0).passed
 
 
-def test_f_is_called_three_times_per_coordinate_in_order():
-    calls = []
+def test_f_is_called_three_times_per_coordinate_in_order() -> None:
+    calls: list[list[float]] = []
     point = np.array([[1.0, 2.0], [3.0, 4.0]])
     check_gradient(
-        lambda p: calls.append(p.reshape(-1).tolist()) or 0.0,
+        lambda p: noted(calls, p.reshape(-1).tolist()),
         point, np.zeros((2, 2)), step=0.5, tolerance=0.0, samples=2,
     )  # fmt: skip
     assert calls == [
@@ -151,30 +165,28 @@ def test_f_is_called_three_times_per_coordinate_in_order():
     ]  # fmt: skip
 
 
-def test_the_probed_entry_is_restored_after_every_call():
-    seen = []
+def test_the_probed_entry_is_restored_after_every_call() -> None:
+    seen: list[np.ndarray[Any, Any]] = []
     point = np.array([-0.0, 1.0, 2.0])
-    check_gradient(
-        lambda p: seen.append(p) or 0.0, point, np.zeros(3), step=0.5, tolerance=0.0, samples=3
-    )
+    check_gradient(lambda p: noted(seen, p), point, np.zeros(3), step=0.5, tolerance=0.0, samples=3)
     assert all(array.tobytes() == point.tobytes() for array in seen)
     assert not any(np.shares_memory(array, point) for array in seen)
 
 
-def test_the_probed_entry_is_restored_when_a_call_raises():
-    seen = []
+def test_the_probed_entry_is_restored_when_a_call_raises() -> None:
+    seen: list[np.ndarray[Any, Any]] = []
     with pytest.raises(ZeroDivisionError):
         check_gradient(
-            lambda p: seen.append(p) or 1 / 0,
+            lambda p: noted(seen, p) / 0,
             np.array([1.0, 2.0]), np.zeros(2), step=0.5, tolerance=0.0, samples=1,
         )  # fmt: skip
     assert seen[0].tolist() == [1.0, 2.0]
 
 
-def test_a_scalar_point_stays_a_scalar():
-    shapes = []
+def test_a_scalar_point_stays_a_scalar() -> None:
+    shapes: list[tuple[int, ...]] = []
     checked = check_gradient(
-        lambda p: shapes.append(p.shape) or p * p,
+        lambda p: noted(shapes, p.shape, p * p),
         np.array(3.0), np.array(6.0), step=1e-6, tolerance=2e-6, samples=4,
     )  # fmt: skip
     assert checked.passed
@@ -182,7 +194,7 @@ def test_a_scalar_point_stays_a_scalar():
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_memory_order_of_the_point_changes_nothing(order):
+def test_memory_order_of_the_point_changes_nothing(order: Literal["C", "F"]) -> None:
     point = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], order=order)
     checked = check_gradient(sum_of_squares, point, 2 * point, step=1e-6, tolerance=2e-6, samples=6)
     assert checked.passed
@@ -190,7 +202,7 @@ def test_memory_order_of_the_point_changes_nothing(order):
     assert [c.comparison.analytic for c in checked.coordinates] == [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]
 
 
-def test_one_wrong_coordinate_fails_the_check():
+def test_one_wrong_coordinate_fails_the_check() -> None:
     point = np.array([1.0, 2.0, 3.0])
     wrong = np.array([2.0, 4.0, 5.5])
     checked = check_gradient(sum_of_squares, point, wrong, step=1e-6, tolerance=2e-6, samples=3)
@@ -201,7 +213,7 @@ def test_one_wrong_coordinate_fails_the_check():
 
 # refusals
 @pytest.mark.parametrize("step", STEPS_THAT_ARE_NONE)
-def test_central_difference_refuses_invalid_steps(step):
+def test_central_difference_refuses_invalid_steps(step: float) -> None:
     with pytest.raises(NumericRefusal) as caught:
         central_difference(square, 1.0, step)
     assert caught.value.code is Code.INVALID_STEP
@@ -209,7 +221,7 @@ def test_central_difference_refuses_invalid_steps(step):
 
 
 @pytest.mark.parametrize("point", [INF, -INF, NAN])
-def test_central_difference_refuses_points_that_are_not_finite(point):
+def test_central_difference_refuses_points_that_are_not_finite(point: float) -> None:
     with pytest.raises(NumericRefusal) as caught:
         central_difference(square, point, 0.1)
     assert caught.value.code is Code.INVALID_POINT
@@ -219,7 +231,9 @@ def test_central_difference_refuses_points_that_are_not_finite(point):
     ("point", "step", "side", "value"),
     [(-MAX, MAX, "minus", -INF), (MAX, MAX, "plus", INF)],
 )
-def test_central_difference_refuses_perturbations_that_overflow(point, step, side, value):
+def test_central_difference_refuses_perturbations_that_overflow(
+    point: float, step: float, side: str, value: float
+) -> None:
     with pytest.raises(NumericRefusal) as caught:
         central_difference(square, point, step)
     assert caught.value.code is Code.NON_FINITE_PERTURBATION
@@ -227,7 +241,7 @@ def test_central_difference_refuses_perturbations_that_overflow(point, step, sid
 
 
 @pytest.mark.parametrize(("point", "side"), [(2.0, "plus"), (-2.0, "minus"), (3.0, "minus")])
-def test_central_difference_refuses_collapsed_steps(point, side):
+def test_central_difference_refuses_collapsed_steps(point: float, side: str) -> None:
     step = 2.0**-53 * 1.5  # moves from 2 down to the next double, but not up
     with pytest.raises(NumericRefusal) as caught:
         central_difference(square, point, step)
@@ -236,7 +250,9 @@ def test_central_difference_refuses_collapsed_steps(point, side):
 
 @pytest.mark.parametrize("bad", [INF, -INF, NAN])
 @pytest.mark.parametrize(("at", "side"), [(0.5, "minus"), (1.0, "centre"), (1.5, "plus")])
-def test_central_difference_refuses_evaluations_that_are_not_finite(at, side, bad):
+def test_central_difference_refuses_evaluations_that_are_not_finite(
+    at: float, side: str, bad: float
+) -> None:
     with pytest.raises(NumericRefusal) as caught:
         central_difference(lambda x: {at: bad}.get(x, x), 1.0, 0.5)
     assert (caught.value.code, caught.value.side) == (Code.NON_FINITE_EVALUATION, side)
@@ -249,14 +265,16 @@ def test_central_difference_refuses_evaluations_that_are_not_finite(at, side, ba
         ({0.5: MAX, 1.0: MAX, 1.5: -MAX}, "right"),
     ],
 )
-def test_central_difference_refuses_slopes_that_are_not_finite(values, side):
+def test_central_difference_refuses_slopes_that_are_not_finite(
+    values: dict[float, float], side: str
+) -> None:
     with pytest.raises(NumericRefusal) as caught:
-        central_difference(values.get, 1.0, 0.5)
+        central_difference(lambda at: values[at], 1.0, 0.5)
     assert (caught.value.code, caught.value.side) == (Code.NON_FINITE_SLOPE, side)
 
 
 @pytest.mark.parametrize("bad", NOT_REAL, ids=repr)
-def test_what_is_no_real_number_is_refused(bad):
+def test_what_is_no_real_number_is_refused(bad: Any) -> None:
     with pytest.raises(NumericRefusal) as step:
         central_difference(square, 1.0, bad)
     with pytest.raises(NumericRefusal) as point:
@@ -268,7 +286,7 @@ def test_what_is_no_real_number_is_refused(bad):
 
 
 @pytest.mark.parametrize("tolerance", [-1e-300, INF, NAN])
-def test_compare_refuses_invalid_tolerances(tolerance):
+def test_compare_refuses_invalid_tolerances(tolerance: float) -> None:
     with pytest.raises(NumericRefusal) as caught:
         compare(1.0, 1.0, tolerance)
     assert caught.value.code is Code.INVALID_TOLERANCE
@@ -282,7 +300,9 @@ def test_compare_refuses_invalid_tolerances(tolerance):
         (1.0, INF, 0.1, Code.NON_FINITE_SLOPE),
     ],
 )
-def test_compare_reports_the_first_fault(analytic, numeric, tolerance, code):
+def test_compare_reports_the_first_fault(
+    analytic: float, numeric: float, tolerance: float, code: Code
+) -> None:
     with pytest.raises(NumericRefusal) as caught:
         compare(analytic, numeric, tolerance)
     assert caught.value.code is code
@@ -298,7 +318,7 @@ def test_compare_reports_the_first_fault(analytic, numeric, tolerance, code):
         (1.0, 0.1, Code.NON_FINITE_EVALUATION),
     ],
 )
-def test_central_difference_reports_the_first_fault(point, step, code):
+def test_central_difference_reports_the_first_fault(point: float, step: float, code: Code) -> None:
     with pytest.raises(NumericRefusal) as caught:
         central_difference(lambda _: INF, point, step)
     assert caught.value.code is code
@@ -324,8 +344,8 @@ EMPTY = np.zeros((0, 2))
     ],
 )
 def test_check_gradient_reports_the_first_of_several_faults(
-    point, analytic, step, tolerance, samples, code
-):
+    point: Any, analytic: Any, step: float, tolerance: float, samples: int, code: Code
+) -> None:
     with pytest.raises(Refusal) as caught:
         check_gradient(
             lambda _: NAN, point, analytic, step=step, tolerance=tolerance, samples=samples
@@ -341,16 +361,23 @@ def test_check_gradient_reports_the_first_of_several_faults(
         ([1.0, 2.0, NAN], [0.0, 0.0, 0.0], Code.INVALID_POINT, 2),
     ],
 )
-def test_coordinates_are_checked_in_order_before_any_call(point, analytic, code, at):
-    calls = []
+def test_coordinates_are_checked_in_order_before_any_call(
+    point: list[float], analytic: list[float], code: Code, at: int
+) -> None:
+    calls: list[object] = []
     with pytest.raises(NumericRefusal) as caught:
         check_gradient(
-            calls.append, np.array(point), np.array(analytic), step=1e-6, tolerance=0.1, samples=3
+            lambda p: noted(calls, p),
+            np.array(point),
+            np.array(analytic),
+            step=1e-6,
+            tolerance=0.1,
+            samples=3,
         )
     assert (caught.value.code, caught.value.at, calls) == (code, at, [])
 
 
-def test_coordinates_that_are_not_sampled_are_not_checked():
+def test_coordinates_that_are_not_sampled_are_not_checked() -> None:
     point = np.array([1.0, NAN, 3.0])
     checked = check_gradient(
         lambda p: p[0] + p[2], point, np.array([1.0, NAN, 1.0]), step=0.5, tolerance=0, samples=2
@@ -359,7 +386,7 @@ def test_coordinates_that_are_not_sampled_are_not_checked():
 
 
 @pytest.mark.parametrize("array", [POINT.astype("f4"), POINT.astype("i8"), POINT.tolist(), None])
-def test_check_gradient_takes_float64_arrays_alone(array):
+def test_check_gradient_takes_float64_arrays_alone(array: Any) -> None:
     with pytest.raises(NumericRefusal) as point:
         check_gradient(sum_of_squares, array, POINT, step=1e-6, tolerance=0.1, samples=1)
     with pytest.raises(NumericRefusal) as analytic:
@@ -369,7 +396,7 @@ def test_check_gradient_takes_float64_arrays_alone(array):
 
 
 @pytest.mark.parametrize("samples", [True, 2.0, "2", None])
-def test_samples_that_are_no_count_are_refused(samples):
+def test_samples_that_are_no_count_are_refused(samples: Any) -> None:
     with pytest.raises(RecordRefusal) as caught:
         sampled_indices(3, samples)
     assert (caught.value.code, caught.value.what) == (Code.FIELD_TYPE, "samples")
@@ -379,7 +406,7 @@ def test_samples_that_are_no_count_are_refused(samples):
     ("n", "samples", "code"),
     [(0, 0, Code.ZERO_SAMPLES), (3, -1, Code.ZERO_SAMPLES), (0, 1, Code.EMPTY_POINT)],
 )
-def test_sampling_refuses_nothing_to_sample(n, samples, code):
+def test_sampling_refuses_nothing_to_sample(n: int, samples: int, code: Code) -> None:
     with pytest.raises(ShapeRefusal) as caught:
         sampled_indices(n, samples)
     assert caught.value.code is code

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from logitproof.core import Decoder, DecoderConfig, Embedding, Parameter, Refusal, SplitMix64
 from logitproof.core.fresh import depth_scaled, fresh_decoder, parameter_count
@@ -15,7 +16,7 @@ SEED_18 = [
 ]  # fmt: skip
 
 
-def words(array: np.ndarray) -> list[str]:  # type: ignore[type-arg]
+def words(array: NDArray[np.float64]) -> list[str]:
     return [x.tobytes()[::-1].hex() for x in array.reshape(-1)]
 
 

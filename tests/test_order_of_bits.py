@@ -150,7 +150,7 @@ def test_a_mean_divides_its_total_once() -> None:
 
 # https://github.com/numpy/numpy/issues/13240
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_num_sum_layout(order: Any) -> None:
+def test_a_sum_ignores_the_memory_layout(order: Any) -> None:
     row = [1.0] + [2.0**-53] * 15  # each tie goes to the even 1.0: one by one they are lost
     rows = np.array([row, [0.0] * 16], order=order)
     value, _ = ops.sum(rows, axis=1)
@@ -574,7 +574,9 @@ def test_a_mean_that_is_too_large_fails_the_finite_rule() -> None:
         (2, 1000.0, [1.0, 0.0, -1.0]),
     ],
 )
-def test_loss_huge_logits(shift: float, label: int, loss: float, gradient: Any) -> None:
+def test_huge_logits_have_their_exact_loss_and_gradient(
+    shift: float, label: int, loss: float, gradient: Any
+) -> None:
     row = np.array([[1000.0, -1000.0, 0.0]]) + shift
     seen, vjp = ops.indexed_mean_nll(row, axis=1, targets=[label])
     assert same_bits(seen, np.array(loss))
@@ -609,7 +611,7 @@ def test_a_zero_row_of_either_sign_has_the_same_bits() -> None:
 SILU_AT = np.array([-800.0, -40.0, 0.0, 40.0, 800.0])
 
 
-def test_act_sigmoid_grad() -> None:
+def test_silu_has_its_slope_far_from_zero() -> None:
     value, vjp = ops.silu(SILU_AT)
     (slope,) = vjp(np.ones(5))
     assert same_bits(value, np.array([-0.0, -1.6993417021166355e-16, 0.0, 40.0, 800.0]))
@@ -624,7 +626,7 @@ def test_act_sigmoid_grad() -> None:
 
 
 # https://github.com/HIPS/autograd/pull/136
-def test_emb_repeated_ids() -> None:
+def test_a_repeated_id_gathers_all_its_gradients() -> None:
     table = Parameter("table", np.zeros((4, 2)))
     rows = Embedding.from_parameter(table).forward([2, 0, 2, 2])
     rows.backward([[1.0, 10.0], [2.0, 20.0], [3.0, 30.0], [4.0, 40.0]])
@@ -638,7 +640,7 @@ def reused_node(x: Parameter) -> Tensor:
 
 
 # https://github.com/karpathy/micrograd/issues/2
-def test_ad_reused_node() -> None:
+def test_a_reused_node_adds_both_of_its_gradients() -> None:
     x = Parameter("x", 2.0)
     trace = reused_node(x).backward_with_trace()
     assert same_bits(x.gradient, np.array(6.0))
@@ -647,7 +649,7 @@ def test_ad_reused_node() -> None:
 
 
 # https://github.com/karpathy/micrograd/issues/53
-def test_ad_backward_twice() -> None:
+def test_a_second_backward_adds_the_same_gradient() -> None:
     x = Parameter("x", 2.0)
     z = reused_node(x)
     z.backward()

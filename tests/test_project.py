@@ -1,11 +1,13 @@
 """The package, the commands and the tree of the README, and what importing costs."""
 
+import argparse
 import configparser
 import fnmatch
 import importlib.metadata
 import importlib.resources
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,7 +21,8 @@ import pytest
 from hypothesis import settings
 
 import logitproof
-from logitproof.properties import profiles
+from logitproof.properties import cli, profiles
+from logitproof.properties.demos.command import DEMOS
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = {"core": "logitproof.core", "properties": "logitproof.properties",
@@ -96,6 +99,14 @@ def texts() -> Iterator[tuple[str, str]]:
 def python(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def options_of_commands() -> set[str]:
+    """The options that the commands know."""
+    parsers = [argparse.ArgumentParser() for _ in cli.COMMANDS]
+    for name, parser in zip(cli.COMMANDS, parsers, strict=True):
+        cli.command_module(name).add_arguments(parser)
+    return set(re.findall(r"--[a-z-]+", " ".join(parser.format_help() for parser in parsers)))
 
 
 def floor(requirement: str) -> str:
@@ -198,6 +209,27 @@ def test_the_main_command_of_the_readme_holds_from_nothing(tmp_path: Path) -> No
     assert done.stdout != ""
 
 
+@pytest.mark.parametrize("line", fenced("commands").splitlines())
+def test_a_command_of_the_readme_holds(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program, *arguments = shlex.split(line)
+    assert (program, cli.main(arguments)) == ("logitproof", 0)
+    assert capsys.readouterr().out != ""
+
+
+@pytest.mark.parametrize("name", [*cli.COMMANDS, *DEMOS])
+def test_the_readme_names_every_command_and_demo(name: str) -> None:
+    assert f"`{name}`" in README
+
+
+@pytest.mark.parametrize("option", sorted(set(re.findall(r"--[a-z][a-z-]+", README))))
+def test_an_option_of_the_readme_exists(option: str) -> None:
+    foreign = {"--group", "--hypothesis-profile", "--quiet"}  # of pip and pytest
+    assert option in foreign | options_of_commands()
+
+
 def test_the_example_of_the_readme_runs() -> None:
     example = README.split("```python\n")[1].split("```")[0]
     done = python("-c", example)
@@ -215,14 +247,26 @@ def test_a_bare_import_of_core_is_refused() -> None:
     assert done.stderr.splitlines()[-1].startswith("ImportError: import logitproof.core")
 
 
-@pytest.mark.parametrize(("name", "examples"), [("quick", 25), ("ci", 100), ("soak", 2000)])
-def test_a_profile_is_complete(name: str, examples: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "examples", "varies"), [("quick", 25, "no"), ("ci", 100, "no"), ("soak", 2000, "yes")]
+)
+def test_a_profile_is_complete_and_as_the_readme_says(
+    name: str, examples: int, varies: str
+) -> None:
     profile = settings.get_profile(name)
+    assert f"| `{name}` | {examples} | {varies}" in README
     assert profile.max_examples == examples
     assert profile.deadline is None
     assert tuple(profile.suppress_health_check) == ()
     assert profile.derandomize == (name != "soak")
     assert (profile.database is None) == (name != "soak")
+
+
+def test_the_profile_of_the_command_line_takes_precedence() -> None:
+    wanted = ("--verbose", "--hypothesis-profile=ci", "--collect-only", "-p", "no:cacheprovider")
+    done = python("-m", "pytest", *wanted, "tests/test_sizes.py")
+    assert done.returncode == 0
+    assert "hypothesis profile 'ci'" in done.stdout
 
 
 @pytest.mark.parametrize(("name", "examples"), [(None, 25), ("quick", 25), ("ci", 100)])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from logitproof.core import (
     NO_GRAD,
@@ -35,7 +36,7 @@ from logitproof.core import (
 )
 from logitproof.core.attention import scaled_dot_product
 from logitproof.core.rope import RotaryTable
-from logitproof.properties import profiles, reported
+from logitproof.properties import reported
 from logitproof.properties.compare import within_ulps
 
 HERE = Path(__file__).parent
@@ -151,8 +152,8 @@ def last_logits(decoder: Decoder, ids: list[int], path: str) -> bytes:
     if path == "with cache":
         with DecodeSession(decoder) as session:
             return b"".join(
-                [session.prefill(ids[:1]).logits.tobytes()]
-                + [session.decode(token).logits.tobytes() for token in ids[1:]][:2]
+                step.logits.tobytes()
+                for step in [session.prefill(ids[:1]), *map(session.decode, ids[1:3])]
             )
     if path == "padded batch":
         return decoder.forward([[*ids, -1]], layout=padded).logits.value[0, :3].tobytes()
@@ -436,6 +437,6 @@ def test_figures_are_stored_as_bits() -> None:
 @pytest.mark.parametrize("name", ["quick", "ci"])
 def test_derandomised_profiles_keep_no_examples(name: str) -> None:
     """https://github.com/HypothesisWorks/hypothesis/pull/819"""
-    settings = profiles.settings.get_profile(name)
-    assert settings.derandomize
-    assert settings.database is None
+    profile = settings.get_profile(name)
+    assert profile.derandomize
+    assert profile.database is None

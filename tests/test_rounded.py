@@ -3,6 +3,8 @@
 import math
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import mpmath
 import numpy as np
@@ -16,26 +18,38 @@ FIVE = ["exp", "log", "log1p", "sin", "cos"]
 SIZES = [1, 2, 7, 31, 32, 33, 34, 64, 1000, 8191, 8192, 8193, 20000]
 INF, NAN = np.inf, np.nan
 
+Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+Function: TypeAlias = Callable[[Floats], Floats]
 
-def bits(values):
-    return np.asarray(values).view(np.uint64).tolist()
+
+def noted(notes: list[float], note: float, answer: float) -> float:
+    """The answer, once the note is taken: what a lambda cannot say itself."""
+    notes.append(note)
+    return answer
+
+
+def bits(values: Floats) -> list[int]:
+    words: list[int] = np.asarray(values).view(np.uint64).tolist()
+    return words
 
 
 @pytest.mark.parametrize("count", [2_000, pytest.param(140_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("function", FIVE)
-def test_rounded_functions_are_correctly_rounded_in_every_region(function, count):
+def test_rounded_functions_are_correctly_rounded_in_every_region(function: str, count: int) -> None:
     xs = inputs.arguments(function, count)
     assert misrounded(function, xs, getattr(rounded, function)(np.array(xs))) == []
 
 
 @pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.slow)])
-def test_rounded_pow_is_correctly_rounded_in_every_region(count):
+def test_rounded_pow_is_correctly_rounded_in_every_region(count: int) -> None:
     assert misrounded_powers(rounded.pow, inputs.powers(count)) == []
 
 
 @pytest.mark.parametrize("count", [2_000, pytest.param(140_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("crossover", [0, 1 << 30])
-def test_rounded_exp_keeps_its_bits_with_every_rounding_undecided(monkeypatch, crossover, count):
+def test_rounded_exp_keeps_its_bits_with_every_rounding_undecided(
+    monkeypatch: pytest.MonkeyPatch, crossover: int, count: int
+) -> None:
     xs = np.array(inputs.arguments("exp", count, seed=1))
     decided = rounded.exp(xs)
     monkeypatch.setattr(rounded, "ERROR", 1.0)
@@ -48,8 +62,8 @@ def test_rounded_exp_keeps_its_bits_with_every_rounding_undecided(monkeypatch, c
 @pytest.mark.parametrize("count", [2_000, pytest.param(140_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("function", ["log", "log1p"])
 def test_rounded_logarithms_keep_their_bits_with_every_rounding_undecided(
-    monkeypatch, function, count
-):
+    monkeypatch: pytest.MonkeyPatch, function: str, count: int
+) -> None:
     xs = np.array(inputs.arguments(function, count, seed=1))
     decided = getattr(rounded, function)(xs)
     monkeypatch.setattr(logarithm, "ERROR", 1e4)
@@ -59,48 +73,52 @@ def test_rounded_logarithms_keep_their_bits_with_every_rounding_undecided(
 
 
 @pytest.mark.parametrize("function", FIVE)
-def test_rounded_functions_decide_planted_hard_cases(function):
+def test_rounded_functions_decide_planted_hard_cases(function: str) -> None:
     xs = [float.fromhex(text) for text in inputs.HARD[function]]
     assert misrounded(function, xs, getattr(rounded, function)(np.array(xs))) == []
 
 
 @pytest.mark.parametrize(("base", "exponent"), inputs.HARD_POWERS)
-def test_rounded_pow_decides_exact_and_midpoint_and_hard_cases(base, exponent):
+def test_rounded_pow_decides_exact_and_midpoint_and_hard_cases(base: str, exponent: str) -> None:
     b, y = float.fromhex(base), float.fromhex(exponent)
     assert is_correctly_rounded("pow", y, rounded.pow(b, np.array(y)).item(), base=b)
 
 
 @pytest.mark.parametrize("text", inputs.HARD["exp"])
 @pytest.mark.parametrize("count", [1, 50])
-def test_rounded_exp_leaves_hard_cases_to_the_exact_path(monkeypatch, text, count):
-    asked = []
-    monkeypatch.setattr(exact, "exp", lambda x: asked.append(x) or 1.0)
+def test_rounded_exp_leaves_hard_cases_to_the_exact_path(
+    monkeypatch: pytest.MonkeyPatch, text: str, count: int
+) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(exact, "exp", lambda x: noted(asked, x, 1.0))
     rounded.exp(np.full(count, float.fromhex(text)))
     assert asked == [float.fromhex(text)] * count
 
 
 @pytest.mark.parametrize("function", ["log", "log1p"])
-def test_rounded_logarithms_seldom_take_the_exact_path(monkeypatch, function):
-    asked = []
-    monkeypatch.setattr(exact, function, lambda x: asked.append(x) or 1.0)
+def test_rounded_logarithms_seldom_take_the_exact_path(
+    monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(exact, function, lambda x: noted(asked, x, 1.0))
     stream = inputs.Stream(3)
     getattr(rounded, function)(np.array([stream.uniform(0.01, 100.0) for _ in range(20_000)]))
     assert len(asked) < 20
 
 
-def test_rounded_exp_seldom_takes_the_exact_path(monkeypatch):
-    asked = []
-    monkeypatch.setattr(exact, "exp", lambda x: asked.append(x) or 1.0)
+def test_rounded_exp_seldom_takes_the_exact_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(exact, "exp", lambda x: noted(asked, x, 1.0))
     stream = inputs.Stream(3)
     rounded.exp(np.array([stream.uniform(-30.0, 0.0) for _ in range(50_000)]))
     assert len(asked) < 50  # 2^-12 to 2^-13 of them
 
 
-ALL = {
+ALL: dict[str, Function] = {
     **{name: getattr(rounded, name) for name in FIVE},
     "pow": lambda exponents: rounded.pow(10000.0, exponents),
 }
-LAYOUTS = {
+LAYOUTS: dict[str, Function] = {
     "fortran": np.asfortranarray,
     "strided": lambda x: np.repeat(x, 3, axis=1)[:, ::3],
     "reversed": lambda x: x[::-1, ::-1].copy()[::-1, ::-1],
@@ -112,7 +130,9 @@ LAYOUTS = {
 @pytest.mark.parametrize("function", ALL.values(), ids=ALL)
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("shape", [(3, 5), (9, 16)])
-def test_rounded_functions_ignore_the_memory_layout(function, layout, shape):
+def test_rounded_functions_ignore_the_memory_layout(
+    function: Function, layout: Function, shape: tuple[int, int]
+) -> None:
     stream = inputs.Stream(11)
     x = np.array([stream.uniform(-0.9, 9.0) for _ in range(shape[0] * shape[1])]).reshape(shape)
     with np.errstate(all="raise"):
@@ -122,7 +142,7 @@ def test_rounded_functions_ignore_the_memory_layout(function, layout, shape):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_rounded_exp_has_the_same_bits_one_by_one_and_together(size):
+def test_rounded_exp_has_the_same_bits_one_by_one_and_together(size: int) -> None:
     xs = inputs.arguments("exp", size, seed=7)
     together = rounded.exp(np.array(xs))
     assert bits(together) == bits(np.concatenate([rounded.exp(np.array([x])) for x in xs]))
@@ -130,10 +150,12 @@ def test_rounded_exp_has_the_same_bits_one_by_one_and_together(size):
 
 @pytest.mark.parametrize("function", ALL.values(), ids=ALL)
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0), (1,), (4, 2), (3, 20)])
-def test_rounded_functions_return_a_new_array_and_keep_their_argument(function, shape):
+def test_rounded_functions_return_a_new_array_and_keep_their_argument(
+    function: Function, shape: tuple[int, ...]
+) -> None:
     x = np.full(shape, 0.75)
     result = function(x)
-    assert (type(result), result.dtype, result.shape) == (np.ndarray, np.float64, shape)
+    assert (type(result), result.dtype, result.shape) == (np.ndarray, np.dtype(np.float64), shape)
     assert (result.flags.writeable, result.flags.c_contiguous) == (True, True)
     assert not np.shares_memory(result, x)
     assert bits(x) == bits(np.full(shape, 0.75))
@@ -164,7 +186,9 @@ SPECIAL = [
 
 @pytest.mark.parametrize(("function", "xs", "expected"), SPECIAL)
 @pytest.mark.parametrize("repeats", [1, 20])
-def test_rounded_functions_take_special_values_without_a_warning(function, xs, expected, repeats):
+def test_rounded_functions_take_special_values_without_a_warning(
+    function: str, xs: list[float], expected: list[float], repeats: int
+) -> None:
     with np.errstate(all="raise"):
         results = getattr(rounded, function)(np.array(xs * repeats))
     assert [x.hex() for x in results.tolist()] == [float(x).hex() for x in expected * repeats]
@@ -174,20 +198,20 @@ def test_rounded_functions_take_special_values_without_a_warning(function, xs, e
     ("base", "expected"),
     [(2.0, [1, 1, INF, 0, NAN]), (0.5, [1, 1, 0, INF, NAN]), (1.0, [1, 1, 1, 1, 1])],
 )
-def test_rounded_pow_takes_special_exponents(base, expected):
+def test_rounded_pow_takes_special_exponents(base: float, expected: list[float]) -> None:
     results = rounded.pow(base, np.array([0.0, -0.0, INF, -INF, NAN]))
     assert [x.hex() for x in results.tolist()] == [float(x).hex() for x in expected]
 
 
 @pytest.mark.parametrize("base", [0.0, -0.0, -2.0, INF, -INF, NAN])
-def test_rounded_pow_asserts_a_positive_finite_base(base):
+def test_rounded_pow_asserts_a_positive_finite_base(base: float) -> None:
     with pytest.raises(AssertionError):
         rounded.pow(base, np.array([1.0]))
 
 
-def test_rounded_exp_evaluates_no_argument_that_overflows(monkeypatch):
-    asked = []
-    monkeypatch.setattr(exact, "exp", lambda x: asked.append(x) or 7.0)
+def test_rounded_exp_evaluates_no_argument_that_overflows(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(exact, "exp", lambda x: noted(asked, x, 7.0))
     with np.errstate(all="raise"):
         results = rounded.exp(np.array([0.0] * 40 + [1e308, -INF, NAN]))
     assert results[40:].tolist() == [7.0] * 3
@@ -196,7 +220,9 @@ def test_rounded_exp_evaluates_no_argument_that_overflows(monkeypatch):
 
 @pytest.mark.parametrize("function", FIVE)
 @pytest.mark.parametrize("towards", [-INF, INF])
-def test_rounding_judge_refuses_the_neighbours_of_the_right_double(function, towards):
+def test_rounding_judge_refuses_the_neighbours_of_the_right_double(
+    function: str, towards: float
+) -> None:
     xs = inputs.arguments(function, 500, seed=9)
     results = getattr(rounded, function)(np.array(xs))
     neighbours = np.nextafter(results, towards)
@@ -205,7 +231,9 @@ def test_rounding_judge_refuses_the_neighbours_of_the_right_double(function, tow
 
 @pytest.mark.parametrize(("base", "exponent"), inputs.HARD_POWERS)
 @pytest.mark.parametrize("towards", [-INF, INF])
-def test_rounding_judge_refuses_the_neighbours_of_the_right_power(base, exponent, towards):
+def test_rounding_judge_refuses_the_neighbours_of_the_right_power(
+    base: str, exponent: str, towards: float
+) -> None:
     b, y = float.fromhex(base), float.fromhex(exponent)
     result = rounded.pow(b, np.array(y)).item()
     neighbour = math.nextafter(result, towards)
@@ -213,11 +241,11 @@ def test_rounding_judge_refuses_the_neighbours_of_the_right_power(base, exponent
 
 
 @pytest.mark.parametrize("wrong", [NAN, -1.0, INF, 0.0])
-def test_rounding_judge_refuses_other_values(wrong):
+def test_rounding_judge_refuses_other_values(wrong: float) -> None:
     assert not is_correctly_rounded("exp", 0.5, wrong)
 
 
-def test_rounded_constants_are_those_of_a_multiprecision_library():
+def test_rounded_constants_are_those_of_a_multiprecision_library() -> None:
     with mpmath.workprec(300):
         assert int(mpmath.ln2 * 2**rounded._LN2_BITS) == rounded._LN2
         powers = [mpmath.mpf(2) ** (mpmath.mpf(j) / 128) for j in range(128)]
@@ -228,7 +256,7 @@ def test_rounded_constants_are_those_of_a_multiprecision_library():
     assert all((head * 2**26).is_integer() for head, _ in rounded._POWERS)
 
 
-def test_rounded_logarithm_table_is_that_of_a_multiprecision_library():
+def test_rounded_logarithm_table_is_that_of_a_multiprecision_library() -> None:
     with mpmath.workprec(300):
         errors = [
             abs(mpmath.mpf(head) + mpmath.mpf(tail) + mpmath.log(mpmath.mpf(c)))
@@ -239,6 +267,6 @@ def test_rounded_logarithm_table_is_that_of_a_multiprecision_library():
     assert all((head * 2.0**42).is_integer() for _, head, _ in logarithm._TABLE)
 
 
-def test_importing_rounded_leaves_mpmath_alone():
+def test_importing_rounded_leaves_mpmath_alone() -> None:
     code = "import sys, logitproof.core.rounded; sys.exit('mpmath' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -578,7 +578,7 @@ def test_an_integer_of_any_size_is_a_bounds_fault(given: Any) -> None:
 # reported cases
 
 
-def test_kv_trim_contract() -> None:
+def test_a_step_after_truncation_sees_the_kept_rows_alone() -> None:
     decoder = probe_decoder([1, 2, 4, 8, 16])
     with prefilled(decoder, [0, 1, 2, 3]) as session:
         session.truncate(2)
@@ -589,7 +589,7 @@ def test_kv_trim_contract() -> None:
 
 
 @pytest.mark.parametrize(("rolled_back", "left"), [(-5, None), (0, 4), (4, 0), (5, None)])
-def test_kv_trim_amounts(rolled_back: int, left: int | None) -> None:
+def test_truncation_keeps_what_it_is_told_to_or_refuses(rolled_back: int, left: int | None) -> None:
     with prefilled(probe_decoder([1, 2, 4, 8, 16]), [0, 1, 2, 3]) as session:
         before = cached_state(session)
         outcome = refusal_or_none(lambda: session.truncate(4 - rolled_back))
@@ -606,7 +606,7 @@ def refusal_or_none(call: Callable[[], object]) -> Refusal | None:
     return None
 
 
-def test_kv_offset_stale_chunk() -> None:
+def test_a_token_after_a_prompt_has_its_own_position() -> None:
     decoder = probe_decoder([1, 2, 4, 8], turning=True)
     with prefilled(decoder, [0, 1, 2]) as session:
         mixed = mixtures(decoder, lambda: session.decode(3))
@@ -614,14 +614,14 @@ def test_kv_offset_stale_chunk() -> None:
 
 
 @pytest.mark.parametrize("sizes", list(splits(3)), ids=str)
-def test_kv_prefill_no_mask(sizes: tuple[int, ...]) -> None:
+def test_every_split_of_a_prompt_is_causal(sizes: tuple[int, ...]) -> None:
     decoder = probe_decoder([1, 2, 4])
     with DecodeSession(decoder, KvCache(decoder)) as session:
         mixed = mixtures(decoder, lambda: logits_of_split(session, [0, 1, 2], sizes, decode=False))
     assert mixed == pytest.approx([1.0, 1.5, 2.3333333333333335], abs=PROBE_TOLERANCE)
 
 
-def test_kv_failed_step_dirty() -> None:
+def test_a_failed_extension_can_be_repeated() -> None:
     decoder = probe_decoder([2.0**i for i in range(10)])
     with prefilled(decoder, range(4)) as session:
         before = cached_state(session)
@@ -633,7 +633,7 @@ def test_kv_failed_step_dirty() -> None:
     assert mixed[-1] == pytest.approx(102.3, abs=PROBE_TOLERANCE)
 
 
-def test_rope_left_pad_decode_positions_count_tokens() -> None:
+def test_positions_count_tokens_where_others_count_padding() -> None:
     decoder = probe_decoder([1, 2, 4], turning=True)
     with prefilled(decoder, [0, 1]) as session:
         mixed = mixtures(decoder, lambda: session.decode(2))

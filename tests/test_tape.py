@@ -238,12 +238,15 @@ def test_only_a_parameter_has_a_gradient_to_clear() -> None:
     assert (refused.value.code, refused.value.op) == ("state/not-a-parameter", "constant")
 
 
+def chain_of_additions(x: Tensor, length: int) -> Tensor:
+    for _ in range(length):
+        x = apply(ops.add, x, constant([0.0]))
+    return x
+
+
 def test_deep_chain_needs_no_recursion() -> None:
     x = Parameter("x", [1.0])
-    out: Tensor = x
-    for _ in range(5000):
-        out = apply(ops.add, out, constant([0.0]))
-    out.backward([1.0])
+    chain_of_additions(x, 5000).backward([1.0])
     assert x.gradient.tolist() == [1.0]
 
 
