@@ -86,6 +86,9 @@ MAY_IMPORT = {
     "golden.__init__": set[str](),
     "golden.figures": set[str](),
     "golden.load": set[str](),
+    "golden.lines": {"golden.load"},
+    "golden.tensors": set[str](),
+    "golden.export": {"properties.scalar", "golden"},
     "golden.derive": {"properties.oracles", "properties.scalar", "golden"},
     "tests": {"pytest", *COMMAND},
 }
