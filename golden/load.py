@@ -54,16 +54,15 @@ KINDS = {
     "record": ("record", "fields? text?", "text? sha256?"),
     "identity": ("", "domain? fields? text?", "text? sha256?"),
     "construction": ("scale run", "seed", "sha256 final_state"),
-    "census": ("scale?", "fields?", "groups? totals? kv_bytes? macs?"),
+    "census": ("scale?", "fields? rows?", "groups? totals? kv_bytes? macs?"),
     "traffic": ("scale run", "run_fields width", "facts"),
     "liveness": ("", "events", "resident_peak workspace combined_peak"),
     "ledger": ("of", "elements? entries? scale?", "total"),
     "plan": ("scale run", "model_fields run_fields mode?", "admissible? codes?"),
-    "tokenizer": ("merges", "call argument", "result? passes?"),
+    "tokenizer": ("merges call", "argument", "result? passes?"),
     "learned-merges": ("", "sequences rounds", "merges"),
     "boundary": ("boundary", "fault", ""),
     "figure": ("section", "id?", "fields tolerance?"),
-    "values": ("op chain?", "operands arguments upstream?", "value? contributions? tolerance?"),
 }  # fmt: skip
 
 _CASE = ("id", "origin", "source", "why", "flags", "strength", "setup", "input", "expect")
