@@ -1,39 +1,41 @@
 """The cases of operations as lines of text, for a reader without JSON."""
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .load import Case
 
-__all__ = ["HEADING", "text"]
+__all__ = ["text"]
 
 HEADING = """\
 # logitproof-operations-v1
 #
-# Lines of words parted by single spaces; a line that begins with # says nothing. Per case:
+# Words parted by single spaces; a line that begins with # says nothing. The lines of a case:
 #
-#   case ID                      begins it
-#   op NAME                      the operation
-#   strength exact|ulps|bound    how its result is compared; exact: the same bits
-#   argument NAME JSON           as many as there are; the JSON is the rest of the line
-#   operand ARRAY                in order
-#   upstream ARRAY               the adjoint of the result, where contributions follow
-#   value ARRAY                  the result
-#   contribution ARRAY|none      of each operand in order, given the upstream
-#   true ARRAY                   the unrounded result, or that of the contributions, as pairs
-#   bound ARRAY, ulps JSON       how far from it a result may lie where strength is not exact
-#   refusal CODE                 in place of what is expected: the operation refuses
-#   end                          ends it
+#   case ID                         begins it
+#   op NAME                         the operation
+#   strength exact|ulps|bound       exact: a result has the bits of value and contribution
+#   argument NAME ARRAY             as many as there are; true and false are 1 and 0
+#   operand ARRAY                   one per operand, in order
+#   upstream ARRAY                  the adjoint of the result
+#   value ARRAY                     the result
+#   contribution ARRAY              the adjoint of each operand in order
+#   true-value, true-contribution   the same before any rounding, as near as a pair comes
+#   bound-value, bound-contribution, ulps-value, ulps-contribution
+#                                   how far from the true one a result may lie, if not exact
+#   refusal CODE                    in place of all results: the operation refuses
+#   end                             ends it
 #
-# ARRAY is KIND RANK SIZE... CELL..., row-major. KIND f64: a cell is the 16 hex digits of a
-# binary64. KIND i64: an integer. KIND pair: two binary64, their exact sum is meant.
-# The last line is `cases COUNT`: a file without it is cut off.
+# ARRAY is KIND RANK SIZE... CELL..., row-major. KIND f64: a cell is a binary64, 16 hex digits, big
+# end first. KIND i64: an integer. KIND pair: two binary64, of which the exact sum is meant.
+# A contribution that is no array is the word none. The last line is `cases COUNT`: a file without
+# it is cut off.
 """
+RESULTS = {"": "", "true": "true-", "bound": "bound-", "ulps": "ulps-"}
 
 
 def text(cases: Iterable[Case]) -> str:
-    """The file; cases of other kinds than operations are left out."""
+    """The file; a case of another kind than an operation is left out."""
     chosen = [case for case in cases if case.kind == "operation"]
     lines = [line for case in chosen for line in _block(case)]
     return HEADING + "".join(f"{line}\n" for line in (*lines, f"cases {len(chosen)}"))
@@ -43,43 +45,45 @@ def _block(case: Case) -> Iterator[str]:
     yield f"case {case.id}"
     yield f"op {case.setup['op']}"
     yield f"strength {case.strength}"
-    for name, value in case.input["arguments"].items():
-        yield f"argument {name} {json.dumps(value, sort_keys=True)}"
-    yield from _lines("operand", case.input["operands"])
+    for name, argument in case.input["arguments"].items():
+        yield f"argument {name} {_array(argument)}"
+    for operand in case.input["operands"]:
+        yield f"operand {_array(operand)}"
     if "upstream" in case.input:
-        yield from _lines("upstream", case.input["upstream"])
+        yield f"upstream {_array(case.input['upstream'])}"
     if case.refusal is not None:
         yield f"refusal {case.refusal['code']}"
-    else:
-        for name in ("value", "contributions", "true", "bound", "ulps"):
-            if name in case.expect:
-                yield from _lines(name.removesuffix("s") if name != "ulps" else name,
-                                  case.expect[name])  # fmt: skip
+    for part, prefix in RESULTS.items():
+        held = case.expect.get(part, {}) if part else case.expect
+        if "value" in held:
+            yield f"{prefix}value {_array(held['value'])}"
+        for contribution in held.get("contributions", ()):
+            yield f"{prefix}contribution {_array(contribution)}"
     yield "end"
 
 
-def _lines(key: str, value: Any) -> Iterator[str]:
-    """A line per array in the value; none where an operand has no contribution."""
-    if isinstance(value, dict) and "shape" in value:
-        yield f"{key} {_array(value)}"
-    elif isinstance(value, list):
-        for item in value:
-            yield from _lines(key, item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _lines(key, item)
-    else:
-        yield f"{key} {'none' if value is None else json.dumps(value)}"
+def _array(held: Any) -> str:
+    """KIND RANK SIZE... CELL..., whether an array, a number, or a list of numbers is held."""
+    match held:
+        case None:
+            return "none"
+        case {"hi": high, "lo": low, "shape": shape}:
+            pairs = zip(_words(high), _words(low), strict=True)
+            return _line("pair", shape, [word for pair in pairs for word in pair])
+        case {"f64": rows, "shape": shape}:
+            return _line("f64", shape, _words(rows))
+        case {"i64": rows, "shape": shape}:
+            return _line("i64", shape, _words(rows))
+        case list(numbers):
+            return _line("i64", [len(numbers)], [str(int(number)) for number in numbers])
+        case int(number):
+            return _line("i64", [], [str(int(number))])
+    raise TypeError(f"no line for {held!r}")
 
 
-def _array(array: dict[str, Any]) -> str:
-    """KIND RANK SIZE... CELL..."""
-    shape = array["shape"]
-    columns = {key: " ".join(array[key]).split() for key in ("f64", "i64", "hi", "lo")
-               if key in array}  # fmt: skip
-    if "hi" in columns:
-        kind = "pair"
-        cells = [word for pair in zip(columns["hi"], columns["lo"], strict=True) for word in pair]
-    else:
-        ((kind, cells),) = columns.items()
-    return " ".join([kind, str(len(shape)), *(str(n) for n in shape), *cells])
+def _words(rows: list[str]) -> list[str]:
+    return [word for row in rows for word in row.split()]
+
+
+def _line(kind: str, shape: list[int], cells: list[str]) -> str:
+    return " ".join([kind, str(len(shape)), *map(str, shape), *cells])

@@ -81,6 +81,7 @@ MAY_IMPORT = {
     "properties.plan_command": COMMAND,
     "properties.plan_table": COMMAND,
     "properties.config_json": COMMAND,
+    "properties.portability": COMMAND,
     "properties.demos": COMMAND,
     "properties.verify": COMMAND,
     "golden.__init__": set[str](),
