@@ -27,6 +27,7 @@ from .figures import ConfigFigure, Run, digest, figures, from_bits, to_bits
 __all__ = ["add_export_arguments", "export", "pack", "run_export"]
 
 FORMAT = "logitproof-pack-v1"
+BESIDE = ("FORMAT.md", "figures-v1.json", "schema-v1.json")  # what explains the cases
 MANIFEST = "manifest.json"
 READER = "check_matmul.c"
 README = """\
@@ -40,7 +41,9 @@ runs/ID.json             one golden run: sizes and constants of the model, ids a
 runs/ID.safetensors      what must come out: `logits` [B,T,V], `losses` of each position, `loss`,
                          `loss_sum`, `gradient.NAME` of the mean loss
 weights/MODEL.safetensors  the parameters by name; a matrix is [in,out], y = x W
-operations.txt           single operations, as lines of text; its head explains them
+cases/SUBJECT.json       every golden case, also of layouts, sessions, records, tokens, refusals;
+                         cases/FORMAT.md explains them
+operations.txt           those of single operations, as lines of text; its head explains them
 check_matmul.c           reads that file in C99 and compares the bits of one operation
 
 Every float is binary64 and every expectation is meant bit for bit: one rounding per operation,
@@ -59,7 +62,10 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_export(args: argparse.Namespace) -> int:
     """Writes the pack and says what it holds."""
-    files = export(args.folder)
+    try:
+        files = export(args.folder)
+    except ValueError as fault:
+        raise OSError(f"{fault}; nothing is exported") from None
     size = sum(len(content) for content in files.values())
     manifest = sha256(files[MANIFEST]).hexdigest()
     print(f"{args.folder}: {len(files)} files, {size} bytes, manifest sha256 {manifest}")
@@ -67,7 +73,11 @@ def run_export(args: argparse.Namespace) -> int:
 
 
 def export(folder: Path) -> Mapping[str, bytes]:
-    """Writes the whole pack or nothing; OSError where the folder holds something."""
+    """Writes the whole pack or nothing.
+
+    Raises OSError where the folder holds something or a file of cases is not the one that the
+    manifest knows, ValueError where a case or a result is not what it must be.
+    """
     target = folder.absolute()
     if os.path.lexists(target) and (target.is_symlink() or not target.is_dir()):
         raise FileExistsError(f"{folder} is no folder")
@@ -90,9 +100,11 @@ def export(folder: Path) -> Mapping[str, bytes]:
 def pack() -> dict[str, bytes]:
     """Path -> bytes, in the order of the paths; the same on every run and machine."""
     files = {
+        **_case_files(),
         "README.txt": README.encode("ascii"),
         "operations.txt": lines.text(load.read()).encode("ascii"),
-        READER: resources.files(__package__).joinpath("reader-c", READER).read_bytes(),
+        READER: _beside_this("reader-c", READER),
+        **{f"cases/{name}": _beside_this(name) for name in BESIDE},
     }
     for run in figures().runs.values():
         files |= _run_files(run)
@@ -108,6 +120,19 @@ def pack() -> dict[str, bytes]:
         "files": listed,
     }
     return {**files, MANIFEST: _json(held)}
+
+
+def _beside_this(*names: str) -> bytes:
+    return resources.files(__package__).joinpath(*names).read_bytes()
+
+
+def _case_files() -> dict[str, bytes]:
+    """The files of cases, as they lie there and as their manifest knows them."""
+    root, known = load.folder(), load.manifest()["files"]
+    for name, wanted in known.items():
+        if sha256((root / name).read_bytes()).hexdigest() != wanted:
+            raise OSError(f"{name} is not the file that {load.MANIFEST} knows; nothing is exported")
+    return {f"cases/{path.name}": path.read_bytes() for path in sorted(root.glob("*.json"))}
 
 
 def _run_files(run: Run) -> dict[str, bytes]:
@@ -160,9 +185,8 @@ def _expected(result: Result) -> dict[str, tensors.Tensor]:
 
 
 def _config(figure: ConfigFigure) -> Config:
-    sizes = _sizes(figure)
-    constants = {name: from_bits(sizes.pop(name)) for name in ("rope_base", "rms_epsilon")}
-    return Config(**sizes, **constants)
+    constants = {name: from_bits(getattr(figure, name)) for name in ("rope_base", "rms_epsilon")}
+    return Config(**{**_sizes(figure), **constants})
 
 
 def _sizes(figure: ConfigFigure) -> dict[str, Any]:

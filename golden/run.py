@@ -53,6 +53,8 @@ def outcome(case: Case) -> Object:
 
 def _plain(value: Any) -> Any:
     """Facts of a refusal as the files hold them."""
+    if isinstance(value, Refusal):
+        return {"code": str(value.code), "what": value.what}
     if isinstance(value, dict):
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -161,6 +163,8 @@ def _scalar(value: Any) -> Any:
 def decoder_of(case: Case) -> Decoder:
     """The decoder of a case's setup over parameters of its own."""
     fields = {name: _scalar(value) for name, value in case.setup["config"].items()}
+    if "seed" in case.setup:
+        return Decoder(DecoderConfig(**fields), SplitMix64(case.setup["seed"]))
     parameters = [
         Parameter(name, numbers(weight)) for name, weight in case.setup["weights"].items()
     ]
@@ -305,7 +309,8 @@ def _tokenizer(case: Case) -> Object:
     traced = tokenizer.encode_with_trace(data)
     passes = [{"rank": p.rank, "replacements": p.replacements, "after": list(p.after)}
               for p in traced.passes]  # fmt: skip
-    return {"result": tokenizer.encode(data), "passes": passes}
+    sizes = {"vocabulary_size": tokenizer.vocabulary_size}
+    return {"result": tokenizer.encode(data), "passes": passes, **sizes}
 
 
 def _learned(case: Case) -> Object:

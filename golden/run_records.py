@@ -11,9 +11,10 @@ from logitproof.core.initial import SplitMix64
 from logitproof.core.ledgers import Allocation
 from logitproof.core.liveness import Event
 from logitproof.core.macs import macs
-from logitproof.core.planner import admit, plan
+from logitproof.core.planner import Admission, admit, plan
 from logitproof.core.records import ModelRecord, RunRecord
 from logitproof.core.traffic import traffic
+from logitproof.properties import config_json
 
 from .load import Case
 
@@ -26,25 +27,36 @@ NOMINAL = "production-plan-only"  # a run that any model may be counted for
 def _record(case: Case) -> Object:
     kind: Any = ModelRecord if case.setup["record"] == "model" else RunRecord
     if "text" in case.input:
-        record = kind.from_bytes(case.input["text"].encode("utf-8", "surrogatepass"))
+        record = kind.from_bytes(_text(case.input["text"]).encode("utf-8", "surrogatepass"))
     else:
         record = kind(**case.input["fields"])
     return {"text": record.to_bytes().decode(), "sha256": record.identity}
 
 
+def _text(value: Any) -> str:
+    """A text, or texts end to end, each of them perhaps repeated."""
+    if isinstance(value, list):
+        return "".join(map(_text, value))
+    return str(value["repeat"] * value["times"] if isinstance(value, dict) else value)
+
+
 def _identity(case: Case) -> Object:
     if "text" in case.input:
-        framed = identity.decode(case.input["text"].encode())
+        framed = identity.decode(_text(case.input["text"]).encode())
     else:
         fields = case.input["fields"]
-        pairs = fields.items() if isinstance(fields, dict) else [tuple(pair) for pair in fields]
-        framed = identity.frame(case.input["domain"], pairs)
+        pairs = fields.items() if isinstance(fields, dict) else fields
+        framed = identity.frame(case.input["domain"], [(_text(k), _text(v)) for k, v in pairs])
     return {"text": framed.to_bytes().decode(), "sha256": framed.sha256}
 
 
 def _construction(case: Case) -> Object:
     token = admit(_model(case.setup["scale"]), RunRecord.fixture(case.setup["run"]))
     rng = SplitMix64(case.input["seed"])
+    if case.input.get("how") == "forged":
+        token = Admission(token.plan, key=object())
+    elif case.input.get("how") == "twice":
+        token.construct(rng.copy())
     made = token.construct(rng)
     return {"sha256": made.identity, "final_state": f"{rng.state:016x}"}
 
@@ -114,12 +126,14 @@ def _plan(case: Case) -> Object:
     run = RunRecord.fixture(case.setup["run"]).replace(**given["run_fields"])
     if given.get("mode") == "admit":
         admit(model, run)
-        return {"admissible": True, "codes": []}
+        return {"admissible": True, "reasons": []}
     planned = plan(model, run, given.get("mode", "tracked-full"))
-    return {
-        "admissible": planned.admissible,
-        "codes": [str(reason.code) for reason in planned.refusals],
-    }
+    reasons = [{"code": str(reason.code), "what": reason.what} for reason in planned.refusals]
+    return {"admissible": planned.admissible, "reasons": reasons}
+
+
+def _foreign(case: Case) -> Object:
+    return {"sha256": config_json.read(case.input["text"].encode()).record.identity}
 
 
 KINDS: dict[str, Callable[[Case], Object]] = {
@@ -131,4 +145,5 @@ KINDS: dict[str, Callable[[Case], Object]] = {
     "liveness": _liveness,
     "ledger": _ledger,
     "plan": _plan,
+    "foreign-config": _foreign,
 }

@@ -10,7 +10,7 @@ from typing import Any
 
 from .load import FLAGS, FORMAT, MANIFEST, MANIFEST_FORMAT, Case, case_digest, subjects
 
-__all__ = ["Locked", "locked", "manifest_text", "replace", "text_of"]
+__all__ = ["Locked", "file_digests", "locked", "manifest_text", "replace", "text_of"]
 
 WIDTH = 98  # what fits beside its key stays on one line
 LOCK = ".lock"
@@ -29,17 +29,23 @@ def text_of(subject: str, cases: Iterable[Case]) -> str:
 
 def manifest_text(root: Path, cases: Iterable[Case], version: int) -> str:
     """The manifest of a folder as it lies there."""
-    names = [FLAGS, *(f"{subject}.json" for subject in subjects(root))]
-    files = {name: _digest(root / name) for name in sorted(names)}
-    above = {f"../{name}": _digest(root.parent / name) for name in BESIDE
-             if (root.parent / name).exists()}  # fmt: skip
     held = {
         "format": MANIFEST_FORMAT,
         "version": version,
-        "files": {**above, **files},
+        "files": file_digests(root),
         "cases": {case.id: case_digest(case) for case in cases},
     }
     return _rendered(held, 0, width=20) + "\n"
+
+
+def file_digests(root: Path) -> dict[str, str]:
+    """Name -> SHA-256 of every file of the set that exists, the published figures included."""
+    names = [FLAGS, *(f"{subject}.json" for subject in subjects(root))]
+    paths = {f"../{name}": root.parent / name for name in BESIDE}
+    paths |= {name: root / name for name in sorted(names)}
+    return {
+        name: sha256(path.read_bytes()).hexdigest() for name, path in paths.items() if path.exists()
+    }
 
 
 @contextmanager
@@ -70,10 +76,6 @@ def replace(path: Path, text: str) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
-
-
-def _digest(path: Path) -> str:
-    return sha256(path.read_bytes()).hexdigest()
 
 
 def _rendered(value: Any, depth: int, *, width: int = WIDTH) -> str:

@@ -6,7 +6,9 @@ from logitproof.golden.load import Case
 
 from . import counts, decoders, operations, plain
 
-__all__ = ["SUBJECTS", "derived"]
+__all__ = ["OPERATIONS", "SUBJECTS", "derived"]
+
+OPERATIONS = tuple(operations.RECIPES)  # in the order in which they are explained
 
 # Subject -> its cases, in the order in which a decoder is built up.
 SUBJECTS: dict[str, Callable[[], Iterator[Case]]] = {

@@ -201,6 +201,7 @@ def operations() -> Iterator[Case]:
                 yield _operation(identifier, op, why, flags, operands, arguments, generator)
     yield from _special()
     yield from _bounded()
+    yield _faithful()
 
 
 def _special() -> Iterator[Case]:
@@ -326,3 +327,20 @@ def _bounded() -> Iterator[Case]:
                     "bound": {"value": written[0], "contributions": written[1:]}},
             strength="bound",
         )  # fmt: skip
+
+
+def _faithful() -> Case:
+    """A loss near 4e-18 within a few ulps: for libraries whose functions are off by one ulp."""
+    logits, targets = given((1, 2), [40.0, 0.0]), _i(0)
+    value = oracle.value("indexed_mean_nll", logits, axis=1, targets=targets)
+    return values.case(
+        "operations/indexed-mean-nll-certain-faithful",
+        "properties.oracles.operations",
+        "exp and log1p within one ulp each, then a sum and a division that are exact here",
+        "log1p",
+        setup={"kind": "operation", "op": "indexed_mean_nll"},
+        input={"operands": [values.doubles((1, 2), logits.cells)],
+               "arguments": {"axis": 1, "targets": values.integers((1,), [0])}},
+        expect={"true": {"value": values.true_values((), value.cells)}, "ulps": 2},
+        strength="ulps",
+    )  # fmt: skip

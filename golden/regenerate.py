@@ -1,0 +1,118 @@
+"""Derived cases written anew: beside the files, or into them where a case is accepted by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from . import check, derive, load, write
+from .load import Case
+
+__all__ = ["Change", "NotDerived", "accept", "compared", "propose"]
+
+
+class NotDerived(ValueError):
+    """A case that nobody may replace: published or worked, or unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A case that comes out otherwise: new, gone, or with other leaves."""
+
+    id: str
+    kind: str
+    leaves: tuple[tuple[str, str], ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """For a person."""
+        yield f"{self.id}: {self.kind}"
+        yield from (f"  {path}: {what}" for path, what in self.leaves)
+
+
+def compared(old: Iterable[Case], new: Iterable[Case]) -> Iterator[Change]:
+    """The derived cases that differ, in the order of the new ones, those gone last."""
+    before = {case.id: case for case in old if case.origin == "derived"}
+    after = {case.id: case for case in new}
+    for identifier, case in after.items():
+        if identifier not in before:
+            yield Change(id=identifier, kind="new")
+        elif before[identifier].as_object() != case.as_object():
+            leaves = tuple(check.changes(before[identifier], case))
+            yield Change(id=identifier, kind="changed", leaves=leaves)
+    yield from (Change(id=i, kind="gone") for i in before if i not in after)
+
+
+def held(subject: str, root: Path) -> list[Case]:
+    """The cases of a subject, none where it has no file yet."""
+    return load.read(subject, root=root) if (root / f"{subject}.json").exists() else []
+
+
+def propose(
+    side: Path, root: Path, progress: Callable[[str], None] = lambda _: None
+) -> list[Change]:
+    """Every derived subject from nothing into a folder of its own; what would change."""
+    changes: list[Change] = []
+    with write.locked(side):
+        for subject in derive.SUBJECTS:
+            progress(subject)
+            fresh = derive.derived(subject)
+            write.replace(side / f"{subject}.json", write.text_of(subject, fresh))
+            changes += compared(held(subject, root), fresh)
+    return changes
+
+
+def accept(patterns: Iterable[str], side: Path, root: Path) -> list[str]:
+    """Replaces the cases named, by id or with wildcards, by those of the side folder.
+
+    Files are replaced whole, the manifest last, its version one higher if anything changed.
+    Raises NotDerived, before anything is written, for a name that stands for no proposed case.
+    """
+    proposed = {s: load.parse((side / f"{s}.json").read_text("ascii"), s) for s in derive.SUBJECTS}
+    known = load.read(root=root) if load.subjects(root) else []
+    chosen = _chosen(list(patterns), proposed, known)
+    taken: list[str] = []
+    with write.locked(root):
+        for subject, fresh in proposed.items():
+            old = held(subject, root)
+            merged = _merged(old, fresh, chosen)
+            if [c.as_object() for c in merged] != [c.as_object() for c in old]:
+                write.replace(root / f"{subject}.json", write.text_of(subject, merged))
+                taken += [change.id for change in compared(old, merged)]
+        if taken or not (root / load.MANIFEST).exists():
+            version = _next_version(root)
+            text = write.manifest_text(root, load.read(root=root), version)
+            write.replace(root / load.MANIFEST, text)
+    return taken
+
+
+def _next_version(root: Path) -> int:
+    return int(load.manifest(root)["version"]) + 1 if (root / load.MANIFEST).exists() else 1
+
+
+def _chosen(patterns: list[str], proposed: dict[str, list[Case]], known: list[Case]) -> set[str]:
+    fresh = {case.id for cases in proposed.values() for case in cases}
+    fixed = {case.id: case.origin for case in known if case.origin != "derived"}
+    gone = {case.id for case in known if case.origin == "derived"} - fresh
+    chosen: set[str] = set()
+    for pattern in patterns:
+        matching = {i for i in fresh | gone if fnmatchcase(i, pattern)}
+        origin = fixed.get(pattern)
+        if origin or not matching:
+            why = f"is {origin} and stays as it is" if origin else "is no derived case"
+            raise NotDerived(f"{pattern} {why}")
+        chosen |= matching
+    return chosen
+
+
+def _merged(old: list[Case], fresh: list[Case], chosen: set[str]) -> list[Case]:
+    """The fresh order; cases not accepted as they were, those not accepted and new left out."""
+    before = {case.id: case for case in old}
+    merged = [
+        case if case.id in chosen else before[case.id]
+        for case in fresh
+        if case.id in chosen or case.id in before
+    ]
+    names = {case.id for case in fresh}
+    return merged + [case for case in old if case.id not in names and case.id not in chosen]
