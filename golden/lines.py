@@ -21,22 +21,21 @@ HEADING = """\
 #   value ARRAY                     the result
 #   contribution ARRAY              the adjoint of each operand in order
 #   true-value, true-contribution   the same before any rounding, as near as a pair comes
-#   bound-value, bound-contribution, ulps-value, ulps-contribution
-#                                   how far from the true one a result may lie, if not exact
-#   refusal CODE                    in place of all results: the operation refuses
+#   bound-value, bound-contribution strength bound: how far from the true one a result may lie
+#   ulps COUNT                      strength ulps: how many ulps from it
 #   end                             ends it
 #
 # ARRAY is KIND RANK SIZE... CELL..., row-major. KIND f64: a cell is a binary64, 16 hex digits, big
 # end first. KIND i64: an integer. KIND pair: two binary64, of which the exact sum is meant.
 # A contribution that is no array is the word none. The last line is `cases COUNT`: a file without
-# it is cut off.
+# it is cut off. What an operation must refuse, often no array at all, is in cases/*.json only.
 """
-RESULTS = {"": "", "true": "true-", "bound": "bound-", "ulps": "ulps-"}
+RESULTS = ("", "true", "bound")  # the parts of what is expected; the first is the whole
 
 
 def text(cases: Iterable[Case]) -> str:
-    """The file; a case of another kind than an operation is left out."""
-    chosen = [case for case in cases if case.kind == "operation"]
+    """The file; a refusal, or a case of another kind than an operation, is left out."""
+    chosen = [case for case in cases if case.kind == "operation" and case.refusal is None]
     lines = [line for case in chosen for line in _block(case)]
     return HEADING + "".join(f"{line}\n" for line in (*lines, f"cases {len(chosen)}"))
 
@@ -51,14 +50,14 @@ def _block(case: Case) -> Iterator[str]:
         yield f"operand {_array(operand)}"
     if "upstream" in case.input:
         yield f"upstream {_array(case.input['upstream'])}"
-    if case.refusal is not None:
-        yield f"refusal {case.refusal['code']}"
-    for part, prefix in RESULTS.items():
-        held = case.expect.get(part, {}) if part else case.expect
+    for part in RESULTS:
+        held, prefix = (case.expect.get(part, {}), f"{part}-") if part else (case.expect, "")
         if "value" in held:
             yield f"{prefix}value {_array(held['value'])}"
         for contribution in held.get("contributions", ()):
             yield f"{prefix}contribution {_array(contribution)}"
+    if "ulps" in case.expect:
+        yield f"ulps {case.expect['ulps']}"
     yield "end"
 
 
