@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from . import derive, judge, load, run, write
-from .load import Case, ManifestObject
+from .load import Case, Object
 
 __all__ = ["Finding", "Report", "check", "check_files", "first_operation"]
 
@@ -142,7 +142,7 @@ def check_files(place: Path) -> Iterator[Finding]:
     yield from _changed_files(place, manifest)
 
 
-def _changed(subject: str, held: list[Case], manifest: ManifestObject) -> Iterator[Finding]:
+def _changed(subject: str, held: list[Case], manifest: Object) -> Iterator[Finding]:
     for i, case in enumerate(held):
         known = manifest["cases"].get(case.id)
         if known != load.case_digest(case):
@@ -151,7 +151,7 @@ def _changed(subject: str, held: list[Case], manifest: ManifestObject) -> Iterat
                           case=case.id)  # fmt: skip
 
 
-def _changed_files(place: Path, manifest: ManifestObject) -> Iterator[Finding]:
+def _changed_files(place: Path, manifest: Object) -> Iterator[Finding]:
     now = write.file_digests(place)
     for name, digest in manifest["files"].items():
         if now.get(name) != digest:

@@ -34,6 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--accept", metavar="ID", action="extend", nargs="+", default=[],
         help="then replace these cases (wildcards allowed) in the files themselves",
     )  # fmt: skip
+    renews.add_argument(
+        "--seal", action="store_true",
+        help="enter worked cases, flags and schema into the manifest as they lie there",
+    )  # fmt: skip
     for action in (diffs, renews):
         action.add_argument("--side", type=Path, default=SIDE, metavar="DIR",
                             help="the side folder (default: %(default)s)")  # fmt: skip
@@ -108,13 +112,14 @@ def _diff(args: argparse.Namespace, root: Path) -> int:
 
 
 def _regenerate(args: argparse.Namespace, root: Path) -> int:
-    changes = _proposed(args, root)
-    taken: list[str] = []
-    if args.accept:
-        try:
-            taken = regenerate.accept(args.accept, args.side, root)
-        except regenerate.NotDerived as fault:
-            raise UsageError(f"logitproof golden regenerate: {fault}") from None
+    try:
+        sealed = regenerate.seal(root) if args.seal else []
+        changes = _proposed(args, root)
+        taken = regenerate.accept(args.accept, args.side, root) if args.accept else []
+    except ValueError as fault:
+        raise UsageError(f"logitproof golden regenerate: {fault}") from None
+    if sealed:
+        print(f"{len(sealed)} cases entered into the manifest: {', '.join(sealed[:SHOWN])}")
     _tell(args, changes, taken)
     return 0 if {change.id for change in changes} <= set(taken) else FALSE
 

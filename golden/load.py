@@ -16,6 +16,7 @@ __all__ = [
     "ORIGINS",
     "STRENGTHS",
     "Case",
+    "Object",
     "case_digest",
     "cells",
     "flags",
@@ -75,7 +76,6 @@ _LEAVES = {"f64", "hi", "lo", "i64"}
 _ARRAY_FORMS = ({"shape", "f64"}, {"shape", "hi", "lo"}, {"shape", "i64"})
 
 Object: TypeAlias = dict[str, Any]
-ManifestObject: TypeAlias = Object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

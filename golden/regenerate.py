@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from . import check, derive, load, write
-from .load import Case
+from .load import Case, Object
 
-__all__ = ["Change", "NotDerived", "accept", "compared", "propose"]
+__all__ = ["Change", "NotDerived", "accept", "compared", "propose", "seal"]
 
 
 class NotDerived(ValueError):
@@ -70,25 +70,66 @@ def accept(patterns: Iterable[str], side: Path, root: Path) -> list[str]:
     Raises NotDerived, before anything is written, for a name that stands for no proposed case.
     """
     proposed = {s: load.parse((side / f"{s}.json").read_text("ascii"), s) for s in derive.SUBJECTS}
-    known = load.read(root=root) if load.subjects(root) else []
+    known = load.read(root=root) if (root / load.FLAGS).exists() else []
     chosen = _chosen(list(patterns), proposed, known)
     taken: list[str] = []
     with write.locked(root):
+        manifest = _manifest(root)
         for subject, fresh in proposed.items():
             old = held(subject, root)
             merged = _merged(old, fresh, chosen)
             if [c.as_object() for c in merged] != [c.as_object() for c in old]:
-                write.replace(root / f"{subject}.json", write.text_of(subject, merged))
+                name = f"{subject}.json"
+                write.replace(root / name, write.text_of(subject, merged))
+                manifest["files"][name] = write.file_digests(root)[name]
                 taken += [change.id for change in compared(old, merged)]
-        if taken or not (root / load.MANIFEST).exists():
-            version = _next_version(root)
-            text = write.manifest_text(root, load.read(root=root), version)
-            write.replace(root / load.MANIFEST, text)
+        if taken:
+            _enter(manifest, taken, proposed)
+            _write(root, manifest)
     return taken
 
 
-def _next_version(root: Path) -> int:
-    return int(load.manifest(root)["version"]) + 1 if (root / load.MANIFEST).exists() else 1
+def _enter(manifest: Object, taken: list[str], proposed: dict[str, list[Case]]) -> None:
+    """The digests of the cases taken; what others changed by hand stays seen."""
+    fresh = {case.id: case for cases in proposed.values() for case in cases}
+    for identifier in taken:
+        if identifier in fresh:
+            manifest["cases"][identifier] = load.case_digest(fresh[identifier])
+        else:
+            del manifest["cases"][identifier]
+
+
+def seal(root: Path) -> list[str]:
+    """Enters worked cases, new published ones, flags and schema as they lie there.
+
+    Returns: the ids entered
+    Raises NotDerived where a published or derived case of the manifest is another now.
+    """
+    with write.locked(root):
+        manifest = _manifest(root)
+        cases = {case.id: case for case in load.read(root=root)}
+        now = {identifier: load.case_digest(case) for identifier, case in cases.items()}
+        known = manifest["cases"]
+        apart = [i for i in {**known, **now} if known.get(i) != now.get(i)]
+        for identifier in apart:
+            origin = cases[identifier].origin if identifier in cases else "gone"
+            if (identifier in known and origin != "worked") or origin == "derived":
+                raise NotDerived(f"{identifier} is {origin}: it is never sealed by hand")
+        files = write.file_digests(root)
+        if apart or files != manifest["files"]:
+            _write(root, {**manifest, "files": files, "cases": now})
+    return apart
+
+
+def _manifest(root: Path) -> Object:
+    if (root / load.MANIFEST).exists():
+        return load.manifest(root)
+    return {"version": 0, "files": {}, "cases": {}}
+
+
+def _write(root: Path, manifest: Object) -> None:
+    text = write.manifest_text(manifest["version"] + 1, manifest["files"], manifest["cases"])
+    write.replace(root / load.MANIFEST, text)
 
 
 def _chosen(patterns: list[str], proposed: dict[str, list[Case]], known: list[Case]) -> set[str]:

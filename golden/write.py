@@ -2,13 +2,13 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from .load import FLAGS, FORMAT, MANIFEST, MANIFEST_FORMAT, Case, case_digest, subjects
+from .load import FLAGS, FORMAT, MANIFEST_FORMAT, Case, subjects
 
 __all__ = ["Locked", "file_digests", "locked", "manifest_text", "replace", "text_of"]
 
@@ -27,13 +27,13 @@ def text_of(subject: str, cases: Iterable[Case]) -> str:
     return _rendered(held, 0) + "\n"
 
 
-def manifest_text(root: Path, cases: Iterable[Case], version: int) -> str:
-    """The manifest of a folder as it lies there."""
+def manifest_text(version: int, files: Mapping[str, str], cases: Mapping[str, str]) -> str:
+    """The manifest: a version, and digests by name and by id."""
     held = {
         "format": MANIFEST_FORMAT,
         "version": version,
-        "files": file_digests(root),
-        "cases": {case.id: case_digest(case) for case in cases},
+        "files": dict(sorted(files.items())),
+        "cases": dict(sorted(cases.items())),
     }
     return _rendered(held, 0, width=20) + "\n"
 
