@@ -210,11 +210,7 @@ def _at(case: Case) -> str:
 
 def first_operation(apart: list[tuple[Case, judge.Difference]]) -> str:
     """The first operation that differs, in the order in which a decoder computes."""
-    named = sorted(
-        (_rank(case, difference), i, case, difference)
-        for i, (case, difference) in enumerate(apart)
-    ) if apart else []  # fmt: skip
-    return _named(*named[0][2:]) if named else ""
+    return _named(*min(apart, key=lambda pair: _rank(*pair))) if apart else ""
 
 
 def _rank(case: Case, difference: judge.Difference) -> tuple[int, int, int]:
@@ -229,9 +225,9 @@ def _rank(case: Case, difference: judge.Difference) -> tuple[int, int, int]:
         stages = list(case.expect["stages"])
         name = difference.path.partition(".stages.")[2]
         return 10, _block(name), stages.index(name) if name in stages else len(stages)
-    if ".gradients." in difference.path or difference.path.endswith((".lookup", ".head")):
-        name = difference.path.partition(".gradients.")[2].partition("[")[0]
-        return 12, *_reverse(name)
+    gradient = _gradient(difference)
+    if gradient:
+        return 12, *_reverse(gradient)
     return (11, 0, 0) if case.kind == "decoder" else (13, 0, 0)
 
 
@@ -244,8 +240,17 @@ def _reverse(name: str) -> tuple[int, int]:
     """Where a parameter's gradient stands in the reverse pass."""
     layer = _block(name)
     if layer < 10**6:
-        return -layer, BLOCK_REVERSE.index(name.partition(".")[2].partition(".")[2])
-    return (-(10**6), 0) if name == "final_norm.gain" else (1, 0)
+        return -layer, BLOCK_REVERSE.index(name.split(".", 2)[2])
+    return {"head": (-(10**6), 0), "final_norm.gain": (-(10**6), 1), "lookup": (1, 0)}.get(
+        name, (2, 0)
+    )
+
+
+def _gradient(difference: judge.Difference) -> str:
+    """The parameter, or the part of the table, whose gradient differs; else nothing."""
+    found = re.match(r"expect\.(?:gradients\.)?([^\[]+)", difference.path)
+    name = found[1] if found else ""
+    return name if ".gradients." in difference.path or name in ("lookup", "head") else ""
 
 
 def _named(case: Case, difference: judge.Difference) -> str:
@@ -258,7 +263,6 @@ def _named(case: Case, difference: judge.Difference) -> str:
         return f"{case.setup['name']}: the elementary function{where}"
     if ".stages." in difference.path:
         return f"{difference.path.partition('.stages.')[2]}: the stage of the forward pass{where}"
-    if ".gradients." in difference.path:
-        name = difference.path.partition(".gradients.")[2].partition("[")[0]
+    if name := _gradient(difference):
         return f"{name}: its gradient, or what reaches it in the reverse pass{where}"
     return f"{difference.path.removeprefix('expect.').partition('[')[0]} of {case.kind}{where}"

@@ -117,7 +117,10 @@ def ulps_apart(x: float, y: float) -> int:
 
 def _in_ulps(x: float, true: Fraction) -> float:
     """|x - true| in units of the last place of the double nearest to the true value."""
-    return float(abs(Fraction(x) - true) / Fraction(math.ulp(float(true))))
+    try:
+        return float(abs(Fraction(x) - true) / Fraction(math.ulp(float(true))))
+    except OverflowError:
+        return math.inf
 
 
 def _index(flat: int, shape: list[int]) -> Iterator[int]:
