@@ -46,9 +46,10 @@ cases/SUBJECT.json       every golden case, also of layouts, sessions, records, 
 operations.txt           those of single operations, as lines of text; its head explains them
 check_matmul.c           reads that file in C99 and compares the bits of one operation
 
-Every float is binary64 and every expectation is meant bit for bit: one rounding per operation,
-sums in ascending order from +0, no fused multiply-add; exp, log, log1p, sin, cos, pow correctly
-rounded. In JSON a float stands as its 16 hex digits, big end first.
+Every float is binary64 and every expectation is meant bit for bit, unless the strength of a case
+says otherwise: one rounding per operation, sums in ascending order from +0, no fused multiply-add;
+exp, log, log1p, sin, cos, pow correctly rounded. In JSON a float stands as its 16 hex digits, big
+end first.
 
 A safetensors file: eight bytes, little-endian, with the length of the header; the header, JSON,
 which names type, shape and place of each tensor's data; the data.
