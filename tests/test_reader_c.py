@@ -106,6 +106,8 @@ def test_another_order_or_rounding_is_noticed(written: str, other: str, tmp_path
         (TEXT.replace(LINE["value"], LINE["value"][:-17], 1), "16 hex digits are wanted"),
         (TEXT.replace(LINE["value"], f"{LINE['value']} {16 * '0'}", 1), "more cells"),
         (TEXT.replace(LINE["value"], TURNED, 1), "not those of a product"),
+        (TEXT.replace(LINE["value"], "v" + LINE["value"], 1), "an unknown key"),
+        (TEXT.replace(LINE["value"] + "\n", "", 1), "an exact product has a value"),
         (TEXT.replace("operations-v1", "operations-v2", 1), "not a file of"),
         (TEXT.replace(BLOCK + "end\n", "", 1), "the number of cases is another"),
     ],

@@ -197,16 +197,35 @@ static size_t compare(const Array *a, const Array *b, const Array *y)
     return y->count;
 }
 
+/* Whether a line within a case is of the format, by its key. */
+static int is_known(char *line)
+{
+    static const char *const keys[] = {"op", "strength", "argument", "operand", "upstream", "value",
+                                       "contribution", "true-value", "true-contribution",
+                                       "bound-value", "bound-contribution", "ulps"};
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (after(line, keys[i]))
+            return 1;
+    return 0;
+}
+
 /* The lines of one case, up to its end; the words compared, or -1 where it is not ours. */
 static long block(FILE *file)
 {
     Array operands[2] = {{0}}, value = {0};
-    int given = 0, ours = 0, has_value = 0;
+    int given = 0, ours = 0, is_exact = 0, has_value = 0;
     long words = -1;
     char *line, *rest;
     while ((line = next_line(file)) && strcmp(line, "end")) {
+        if (after(line, "case") || after(line, "cases"))
+            fail("the case before has no end");
+        if (!is_known(line))
+            fail("an unknown key");
         if ((rest = after(line, "op")))
             ours = !strcmp(rest, "matmul");
+        else if ((rest = after(line, "strength")))
+            is_exact = !strcmp(rest, "exact");
         else if (ours && (rest = after(line, "operand"))) {
             if (given == 2)
                 fail("a product has two operands");
@@ -215,11 +234,12 @@ static long block(FILE *file)
             if (has_value++)
                 fail("the value is given twice");
             value = array(rest);
-        } else if (after(line, "case") || after(line, "cases"))
-            fail("the case before has no end");
+        }
     }
     if (!line)
         fail("the file ends inside a case");
+    if (ours && is_exact && !has_value)
+        fail("an exact product has a value");
     if (has_value) {
         if (given != 2)
             fail("a product has two operands");
