@@ -154,7 +154,7 @@ def _cells_out(
     for i, (hi, lo, x, limit) in enumerate(rows):
         real = Fraction(hi) + Fraction(lo)
         error = abs(Fraction(x) - real) if math.isfinite(x) else None
-        ulps = case.expect.get("ulps")
+        ulps = case.expect.get("ulps", 0)
         within = error is not None and (
             error <= Fraction(limit) if bound else _in_ulps(x, real) <= ulps
         )

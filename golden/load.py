@@ -216,9 +216,7 @@ def unique_json(text: str, name: str) -> Object:
         return found
 
     try:
-        held = json.loads(
-            text, object_pairs_hook=unique, parse_float=refuse, parse_constant=refuse
-        )
+        held = json.loads(text, object_pairs_hook=unique, parse_float=refuse, parse_constant=refuse)
     except json.JSONDecodeError as fault:
         raise ValueError(f"{name}: line {fault.lineno}: {fault.msg}") from None
     if not isinstance(held, dict):

@@ -75,6 +75,7 @@ MAY_IMPORT = {
     "properties.allocations": {"numpy", "core"},
     "properties.workspaces": {"core"},
     "properties.enumeration": set[str](),
+    "properties.mutations": set[str](),
     "properties.refusals": {"core"},
     "properties.record_strategies": {"hypothesis", "core"},
     "properties.record_fuzz": {"core"},
@@ -90,7 +91,19 @@ MAY_IMPORT = {
     "golden.lines": {"golden.load"},
     "golden.tensors": set[str](),
     "golden.export": {"properties.scalar", "golden"},
-    "golden.derive": {"properties.oracles", "properties.scalar", "golden"},
+    "golden.schema": set[str](),
+    "golden.write": {"golden.load"},
+    "golden.judge": {"golden.load"},
+    "golden.derive": {
+        "properties.oracles", "properties.scalar", "properties.bounds", "properties.enumeration",
+        "mpmath", "golden.load",
+    },
+    "golden.run": COMMAND,
+    "golden.run_records": COMMAND,
+    "golden.run_figures": COMMAND,
+    "golden.check": {"golden"},
+    "golden.regenerate": {"golden"},
+    "golden.command": COMMAND,
     "tests": {"pytest", *COMMAND},
 }
 LAZY = {("core.rounded", "mpmath"), ("core.exact", "mpmath")}  # undecided roundings are rare

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def one_file(copied: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Path, str, int, str]]:
+def one_file(copied: Path, request: pytest.FixtureRequest) -> tuple[Path, str, int, str]:
     """The set with one case of one file spoiled, and nothing else in it."""
     subject, i, way = request.param
     alone = copied.parent / "alone"
@@ -63,7 +62,7 @@ def one_file(copied: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Pat
     text = (copied / f"{subject}.json").read_text("ascii")
     at = i - placed(subject)
     (alone / f"{subject}.json").write_text(spoiled(text, at, way))
-    yield alone, subject, at, way
+    return alone, subject, at, way
 
 
 def told(root: Path, subject: str, i: int, way: str) -> bool:

@@ -82,7 +82,9 @@ def run_fields(name: str) -> Object:
         **dict(zip(("rows", "token_budget", "microbatch", "accumulation"), counted, strict=True)),
         "world_size": 1,
         "seeds": {"initialization": seed, "shuffle": 0, "sampling": 0},
-        **{"topology": "single-device", "sharding": "none", "collectives": "none"},
+        "topology": "single-device",
+        "sharding": "none",
+        "collectives": "none",
         **dict(zip(("backend", "device", "kernel"), places, strict=True)),
         "resource_profile": name,
     }
@@ -233,4 +235,3 @@ def _liveness() -> Iterator[Case]:
             expect={"resident_peak": owned, "workspace": max(w for *_, w in events),
                     "combined_peak": combined},
         )  # fmt: skip
-

@@ -236,9 +236,7 @@ def _reals(nested: list[list[list[Any]]]) -> Object:
 def _check(name: str, found: Result, real: Result) -> None:
     """The doubles lie close to the real numbers, in units of the largest of each array."""
     pairs = [(found.logits, real.logits), ([[[found.loss]]], [[[real.loss]]])]
-    pairs += [
-        ([_rows(found.gradients[n])], [_rows(real.gradients[n])]) for n in found.gradients
-    ]
+    pairs += [([_rows(found.gradients[n])], [_rows(real.gradients[n])]) for n in found.gradients]
     for ours, true in pairs:
         flat = [
             (x, y) for p, q in zip(ours, true, strict=True) for r, s in zip(p, q, strict=True)
@@ -413,7 +411,9 @@ def chains() -> Iterator[Case]:
 
 
 def _walked(decoder: ScalarDecoder) -> str:
-    config, held, token, logits = decoder.config, [], 0, []
+    config, token = decoder.config, 0
+    held: list[int] = []
+    logits: list[float] = []
     for step in range(STEPS):
         if len(held) == config.max_positions:
             held = []
@@ -429,9 +429,7 @@ def _learned(weights: Object, batch: Object) -> str:
         decoder = ScalarDecoder(LEARNER.config, weights)
         gradients = decoder.run(batch["ids"], batch["targets"]).gradients
         weights = {name: _moved(weight, gradients[name]) for name, weight in weights.items()}
-    return values.digest(
-        x for weight in weights.values() for row in _rows(weight) for x in row
-    )
+    return values.digest(x for weight in weights.values() for row in _rows(weight) for x in row)
 
 
 def _moved(weight: Any, gradient: Any) -> Any:

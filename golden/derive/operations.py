@@ -40,8 +40,8 @@ def _table(angles: list[float], function: Any) -> Given:
 ANGLES = [0.0, 0.0, 1.0, 0.01, 2.0, 0.02]
 STARTS, LENGTHS = given((2, 4), [0, 0, 2, 2, 0, 1, 0, 0]), given((2,), [4, 2])
 TABLES = {
-    "cosines": _table(ANGLES, lambda x: rounded.cos(x)),
-    "sines": _table(ANGLES, lambda x: rounded.sin(x)),
+    "cosines": _table(ANGLES, rounded.cos),
+    "sines": _table(ANGLES, rounded.sin),
 }
 RECIPES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], Layouts]] = {
     "add": (
@@ -286,7 +286,7 @@ def _check(
     found: list[Any],
     truth: Object,
 ) -> None:
-    """The scalar rules and the oracle agree within the derived bound, wherever nothing overflows."""
+    """Scalar rules and oracle agree within the derived bound, where nothing overflows."""
     limits = _limits(op, operands, arguments, upstream)
     reals = [truth["value"], *truth["contributions"]]
     for result, real, limit in zip(found, reals, limits, strict=True):

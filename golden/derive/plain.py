@@ -75,9 +75,7 @@ def rotations() -> Iterator[Case]:
         config = Config(vocabulary_size=1, model_width=width, heads=1, feed_forward_width=1,
                         layers=1, max_positions=capacity, rope_base=base)  # fmt: skip
         table = Rotation(config, EXACT)
-        frequencies = [
-            EXACT.pow(base, (-2.0 * i) / float(width)) for i in range(width // 2)
-        ]
+        frequencies = [EXACT.pow(base, (-2.0 * i) / float(width)) for i in range(width // 2)]
         yield values.case(
             f"rotations/width-{width}-base-{base:g}".replace(".", "-"),
             "properties.scalar.forward",

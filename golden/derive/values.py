@@ -65,8 +65,8 @@ def doubles(shape: Sequence[int], cells: Sequence[float]) -> Object:
     return {"shape": list(shape), "f64": _rows(shape, [bits(float(x)) for x in cells])}
 
 
-def matrix(rows: Sequence[Sequence[float]] | Sequence[float]) -> Object:
-    """Nested lists of doubles as the files hold them."""
+def matrix(rows: Any) -> Object:
+    """Nested lists of doubles, of any depth, as the files hold them."""
     shape, flat = _flat(rows)
     return doubles(shape, flat)
 

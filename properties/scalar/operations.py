@@ -297,15 +297,11 @@ def _nll_back(
     return (Array(logits.shape, out),)
 
 
-def _mean_nll_back(
-    m: Arithmetic, u: Array, logits: Array, *, axis: int, targets: Array
-) -> Arrays:
+def _mean_nll_back(m: Arithmetic, u: Array, logits: Array, *, axis: int, targets: Array) -> Arrays:
     return _nll_back(m, u, logits, axis, targets, m.number(float(len(targets.cells))))
 
 
-def _sum_nll_back(
-    m: Arithmetic, u: Array, logits: Array, *, axis: int, targets: Array
-) -> Arrays:
+def _sum_nll_back(m: Arithmetic, u: Array, logits: Array, *, axis: int, targets: Array) -> Arrays:
     return _nll_back(m, u, logits, axis, targets, m.number(1.0))
 
 
