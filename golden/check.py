@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import derive, judge, load, run, write
+from . import derive, judge, load, run, run_scalar, write
 from .load import Case, Object
 
 __all__ = ["Finding", "Report", "check", "check_files", "first_operation"]
@@ -81,6 +81,8 @@ def check(
         cases += held
         if scalar and subject in derive.SUBJECTS:
             findings += against(derive.derived(subject), held)
+        elif scalar:
+            findings += [finding for case in held for finding in _by_scalar(case)]
         if core:
             apart += [(case, d) for case in held for d in against_core(case)]
     findings += [
@@ -199,6 +201,13 @@ def changes(old: Case, new: Case) -> Iterator[tuple[str, str]]:
 def _stem(difference: judge.Difference) -> str:
     """The path without the index of the cell."""
     return difference.path.partition(".shape")[0].rpartition("[")[0] or difference.path
+
+
+def _by_scalar(case: Case) -> Iterator[Finding]:
+    """A published case by the scalar decoder, which refuses nothing."""
+    if case.kind in run_scalar.KINDS and case.refusal is None:
+        for difference in judge.differences(case, run_scalar.KINDS[case.kind](case)):
+            yield Finding(by="scalar", at=_at(case), what=str(difference), case=case.id)
 
 
 def _at(case: Case) -> str:

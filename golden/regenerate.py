@@ -13,6 +13,9 @@ from .load import Case, Object
 __all__ = ["Change", "NotDerived", "accept", "compared", "propose", "seal"]
 
 
+PUBLISHED = ("../figures-", "../records/")  # files beside the cases that never change
+
+
 class NotDerived(ValueError):
     """A case that nobody may replace: published or worked, or unknown."""
 
@@ -103,7 +106,8 @@ def seal(root: Path) -> list[str]:
     """Enters worked cases, new published ones, flags and schema as they lie there.
 
     Returns: the ids entered
-    Raises NotDerived where a published or derived case of the manifest is another now.
+    Raises NotDerived where a published or derived case of the manifest is another now, or the
+    bytes of the figures or of a record.
     """
     with write.locked(root):
         manifest = _manifest(root)
@@ -116,6 +120,9 @@ def seal(root: Path) -> list[str]:
             if (identifier in known and origin != "worked") or origin == "derived":
                 raise NotDerived(f"{identifier} is {origin}: it is never sealed by hand")
         files = write.file_digests(root)
+        for name, digest in manifest["files"].items():
+            if name.startswith(PUBLISHED) and files.get(name) != digest:
+                raise NotDerived(f"{name} is published: it is never sealed by hand")
         if apart or files != manifest["files"]:
             _write(root, {**manifest, "files": files, "cases": now})
     return apart

@@ -26,7 +26,7 @@ from logitproof.core import (
 )
 from logitproof.core.config import DecoderBlockConfig
 from logitproof.core.fresh import fresh_decoder
-from logitproof.core.initial import xavier
+from logitproof.core.layers import Linear
 from logitproof.core.rope import RotaryTable
 from logitproof.core.tokenizer import learn_merges
 from logitproof.properties.invalid.registry import BOUNDARIES
@@ -119,7 +119,8 @@ def _generator(case: Case) -> Object:
     elif draws == "uniforms":
         found["uniforms"] = _written([rng.uniform() for _ in range(given["count"])])
     elif draws == "matrix":
-        found["matrix"] = _written(xavier("m", given["fan_in"], given["fan_out"], rng).value)
+        layer = Linear.new("drawn", given["fan_in"], given["fan_out"], False, rng)
+        found["matrix"] = _written(layer.weight.value)
     else:
         config = DecoderConfig(**given["config"])
         made = Decoder(config, rng) if draws == "drawn" else fresh_decoder(config, rng)[0]

@@ -14,7 +14,7 @@ __all__ = ["Locked", "file_digests", "locked", "manifest_text", "replace", "text
 
 WIDTH = 98  # what fits beside its key stays on one line
 LOCK = ".lock"
-BESIDE = ("figures-v1.json", "schema-v1.json")  # hashed too, one folder above
+BESIDE = ("figures-v1.json", "schema-v1.json")  # hashed too, one folder above; records/ as well
 
 
 class Locked(OSError):
@@ -41,7 +41,8 @@ def manifest_text(version: int, files: Mapping[str, str], cases: Mapping[str, st
 def file_digests(root: Path) -> dict[str, str]:
     """Name -> SHA-256 of every file of the set that exists, the published figures included."""
     names = [FLAGS, *(f"{subject}.json" for subject in subjects(root))]
-    paths = {f"../{name}": root.parent / name for name in BESIDE}
+    above = [*BESIDE, *(f"records/{path.name}" for path in (root.parent / "records").glob("*"))]
+    paths = {f"../{name}": root.parent / name for name in above}
     paths |= {name: root / name for name in sorted(names)}
     return {
         name: sha256(path.read_bytes()).hexdigest() for name, path in paths.items() if path.exists()

@@ -101,6 +101,7 @@ MAY_IMPORT = {
     "golden.run": COMMAND,
     "golden.run_records": COMMAND,
     "golden.run_figures": COMMAND,
+    "golden.run_scalar": COMMAND,
     "golden.check": {"golden"},
     "golden.regenerate": {"golden"},
     "golden.command": COMMAND,

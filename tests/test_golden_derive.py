@@ -50,6 +50,7 @@ def edited(root: Path, old: str, new: str, subject: str) -> None:
 def copied(tmp_path: Path) -> Path:
     for name in write.BESIDE:
         shutil.copy(load.folder().parent / name, tmp_path / name)
+    shutil.copytree(load.folder().parent / "records", tmp_path / "records")
     return shutil.copytree(load.folder(), tmp_path / load.DATA)
 
 
@@ -167,6 +168,14 @@ def test_a_worked_case_is_sealed_by_name(copied: Path) -> None:
 def test_published_and_derived_cases_are_never_sealed(subject: str, copied: Path) -> None:
     edited(copied, '"why": "', '"why": "not ', subject)
     with pytest.raises(regenerate.NotDerived, match=subject):
+        regenerate.seal(copied)
+
+
+@pytest.mark.parametrize("name", ["figures-v1.json", "records/model-bridge.json"])
+def test_published_files_are_never_sealed(name: str, copied: Path) -> None:
+    path = copied.parent / name
+    path.write_text(path.read_text("ascii") + "\n")
+    with pytest.raises(regenerate.NotDerived, match=name):
         regenerate.seal(copied)
 
 

@@ -45,6 +45,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     golden = tmp_path_factory.mktemp("golden")
     for name in write.BESIDE:
         shutil.copy(load.folder().parent / name, golden / name)
+    shutil.copytree(load.folder().parent / "records", golden / "records")
     return shutil.copytree(load.folder(), golden / load.DATA)
 
 
