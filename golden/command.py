@@ -139,12 +139,16 @@ def _tell(args: argparse.Namespace, changes: list[regenerate.Change], taken: lis
     facts = [
         {"id": c.id, "kind": c.kind, "leaves": [list(leaf) for leaf in c.leaves]} for c in changes
     ]
-    _write(args, {"format": "logitproof-golden-diff-v1", "changes": facts, "accepted": taken})
+    first = check.first_operation([pair for change in changes for pair in change.apart])
+    whole = {"changes": facts, "accepted": taken, "first": first}
+    _write(args, {"format": "logitproof-golden-diff-v1", **whole})
     for change in changes:
         lines = list(change.lines())
         print("\n".join(lines[: SHOWN + 1]))
         if len(lines) > SHOWN + 1:
             print(f"  … and {len(lines) - SHOWN - 1} more")
+    if first:
+        print(f"first operation that differs: {first}")
     print(f"{len(changes)} derived cases differ from the files; {len(taken)} replaced")
     if changes and not taken:
         print(f"the new files lie in {args.side}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from . import check, derive, load, write
+from . import check, derive, judge, load, write
 from .load import Case, Object
 
 __all__ = ["Change", "NotDerived", "accept", "compared", "propose", "seal"]
@@ -27,6 +27,7 @@ class Change:
     id: str
     kind: str
     leaves: tuple[tuple[str, str], ...] = ()
+    apart: tuple[tuple[Case, judge.Difference], ...] = ()  # the old case, and what came out
 
     def lines(self) -> Iterator[str]:
         """For a person."""
@@ -42,8 +43,12 @@ def compared(old: Iterable[Case], new: Iterable[Case]) -> Iterator[Change]:
         if identifier not in before:
             yield Change(id=identifier, kind="new")
         elif before[identifier].as_object() != case.as_object():
-            leaves = tuple(check.changes(before[identifier], case))
-            yield Change(id=identifier, kind="changed", leaves=leaves)
+            old_case = before[identifier]
+            leaves = tuple(check.changes(old_case, case))
+            exact = old_case.strength == case.strength == "exact"
+            differences = judge.differences(old_case, case.expect) if exact else []
+            apart = tuple((old_case, difference) for difference in differences)
+            yield Change(id=identifier, kind="changed", leaves=leaves, apart=apart)
     yield from (Change(id=i, kind="gone") for i in before if i not in after)
 
 

@@ -279,6 +279,18 @@ def test_the_command_proposes_and_accepts(
     assert list(check.check_files(copied)) == []
 
 
+def test_the_diff_names_the_operation_that_differs_first(
+    copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    word = case_of("operations/silu-row-warm").expect["value"]["f64"][0].split()[0]
+    edited(copied, word, f"{int(word, 16) ^ 1:016x}", "operations")
+    places = ["--root", str(copied), "--side", str(tmp_path / "side")]
+    assert cli.main(["golden", "regenerate", *places]) == 1
+    told = capsys.readouterr().out
+    assert "operations/silu-row-warm: changed" in told
+    assert "first operation that differs: silu: the value" in told
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
