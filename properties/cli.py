@@ -13,6 +13,7 @@ from logitproof.core.errors import Refusal
 # Name -> (module, one line of help). The module is imported when its command is called.
 COMMANDS = {
     "verify": ("logitproof.properties.verify", "check the published figures, digests and laws"),
+    "golden": ("logitproof.golden.command", "check the golden set, or derive it anew"),
     "plan": ("logitproof.properties.plan_command", "plan two records before anything is allocated"),
     "demo": (
         "logitproof.properties.demos.command",
