@@ -5,7 +5,13 @@ from .law import Finding, Law, Outcome
 from .protocol import DecoderUnderTest
 from .published import LAWS as PUBLISHED
 from .registry import registry
+from .version import VERSION, digest_of
 
-__all__ = ["REGISTRY", "DecoderUnderTest", "Finding", "Law", "Outcome"]
+__all__ = ["REGISTRY", "VERSION", "DecoderUnderTest", "Finding", "Law", "Outcome", "digest"]
 
 REGISTRY = registry(PUBLISHED, DECODER)
+
+
+def digest() -> str:
+    """SHA-256 of the ids and statements of all laws."""
+    return digest_of(REGISTRY)

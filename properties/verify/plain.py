@@ -105,11 +105,11 @@ def _double(plain: Any, at: str) -> float:
     return value if not math.isnan(value) else _refuse(at, "a number", plain)
 
 
-def _record(plain: Any, at: str, expected: type | None = None) -> Any:
+def _record(plain: Any, at: str, expected: type[Any] | None = None) -> Any:
     if not isinstance(plain, dict) or not isinstance(plain.get(TAG), str):
         _refuse(at, "an object that names its type", plain)
     kind = known().get(plain[TAG])
-    if kind is None or not issubclass(kind, expected or object):
+    if kind is None or (expected and kind is not expected):
         _refuse(f"{at}.{TAG}", _name(expected) if expected else "a known type", plain[TAG])
     names = {f.name for f in fields(kind)}
     if set(plain) - {TAG} != names:

@@ -3,38 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from .laws.cases import PAD, Case
-from .laws.law import Law
-from .laws.protocol import DecoderUnderTest
-from .scalar import Config, Layout
+from logitproof.properties.laws.cases import PAD, Case
+from logitproof.properties.laws.law import Finding, Law
+from logitproof.properties.laws.protocol import DecoderUnderTest
+from logitproof.properties.scalar import Config, Layout
 
-__all__ = ["ATTEMPTS", "failure", "shrunk", "smaller"]
+from .places import place_of
+
+__all__ = ["ATTEMPTS", "Failure", "failure", "finding", "shrunk", "smaller"]
 
 ATTEMPTS = 300  # checks that one failure is worth; counted, so that every run ends alike
 SMALL_SEEDS = range(4)
-RAISED = "raised"
+EMPTY = Finding(difference=None, entries=0)
 
 
-def failure(law: Law, make: Callable[[], DecoderUnderTest], case: Any) -> str | None:
-    """How a fresh implementation fails the law in one case, in words; None where it holds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """How one case fails: a difference with its place where known, or an exception's name."""
+
+    kind: str
+    words: str
+    place: str | None = None
+
+
+def finding(
+    law: Law, implementation: DecoderUnderTest, case: Any
+) -> tuple[Finding, Failure | None]:
+    """What the law measures in one case, and how it fails."""
     try:
-        difference = law.check(make(), case)
+        found = law.check(implementation, case)
     except Exception as error:  # noqa: BLE001 - whatever it raises is its failure
-        return f"{RAISED} {type(error).__name__}: {error}"
-    return None if difference is None else str(difference)
+        kind = f"raised {type(error).__name__}"
+        return EMPTY, Failure(kind=kind, words=f"{kind}: {error}")
+    if not isinstance(found, Finding):
+        found = Finding(difference=found, entries=0)
+    difference = found.difference
+    if difference is None:
+        return found, None
+    place = place_of(difference, case)
+    return found, Failure(kind="difference", words=str(difference), place=place)
+
+
+def failure(law: Law, make: Callable[[], DecoderUnderTest], case: Any) -> Failure | None:
+    """How a fresh implementation fails the law in one case; None where it holds."""
+    return finding(law, make(), case)[1]
 
 
 def shrunk(law: Law, make: Callable[[], DecoderUnderTest], case: Any) -> Any:
     """The case, or the smallest found from it, step by step, that fails in the same way.
 
-    The same steps in the same order every time; cases of published figures are what they are.
+    The same steps in the same order every time; cases of published figures are what they are. A
+    refusal does not stand for a wrong bit.
     """
-    if not isinstance(case, Case):
+    first = failure(law, make, case)
+    if first is None:
         return case
-    kind = _kind(failure(law, make, case))
     left, tried = ATTEMPTS, {repr(case)}
     candidates = smaller(case)
     while left and (candidate := next(candidates, None)) is not None:
@@ -42,21 +68,19 @@ def shrunk(law: Law, make: Callable[[], DecoderUnderTest], case: Any) -> Any:
             continue
         tried.add(repr(candidate))
         left -= 1
-        if _kind(failure(law, make, candidate)) == kind:
+        again = failure(law, make, candidate)
+        if again is not None and again.kind == first.kind:
             case, candidates = candidate, smaller(candidate)
     return case
 
 
-def _kind(words: str | None) -> str | None:
-    """A refusal must not stand for a wrong bit: the exception's name, or no exception."""
-    if words is None:
-        return None
-    return words.partition(":")[0] if words.startswith(RAISED) else "difference"
-
-
-def smaller(case: Case) -> Iterator[Case]:
-    """Valid cases that are one step simpler, the largest steps first."""
-    yield from filter(_has_loss, _steps(case))
+def smaller(case: Any) -> Iterator[Any]:
+    """Valid cases that are one step simpler, the largest steps first; none of a published one."""
+    if isinstance(case, Case):
+        yield from filter(_has_loss, _steps(case))
+    elif hasattr(case, "size") and hasattr(case, "seed"):  # drawn whole from these
+        yield from (replace(case, size=size) for size in range(case.size))
+        yield from (replace(case, seed=seed) for seed in SMALL_SEEDS if seed < case.seed)
 
 
 def _has_loss(case: Case) -> bool:
