@@ -39,7 +39,9 @@ TYPE_ONLY = {("core.prepared", "core.backbone"), ("core.backward", "core.tape")}
 # Outside core: the first part of the module's name -> what it may import besides the standard
 # library. A folder name allows all of it; "properties" alone is never allowed to a judge.
 COMMAND = {"logitproof", "numpy", "mpmath", "hypothesis", "core", "properties", "golden"}
-JUDGES = {f"properties.{name}" for name in ("oracles", "scalar", "bounds", "compare", "gradcheck")}
+JUDGES = {f"properties.{name}" for name in (
+    "oracles", "scalar", "bounds", "truth", "compare", "gradcheck",
+)}  # fmt: skip
 LAW_TOOLS = {*JUDGES, "properties.strategies"}
 MODEL_TOOLS = {
     "properties.laws", "properties.invalid", "properties.situations", "properties.interrupts",
@@ -55,6 +57,7 @@ MAY_IMPORT = {
     "properties.oracles": {"mpmath"},
     "properties.scalar": {"properties.rounding", "mpmath"},
     "properties.bounds": {"mpmath", "properties.scalar"},
+    "properties.truth": {"mpmath", "numpy", "properties.scalar"},
     "properties.compare": {"numpy", "mpmath"},
     "properties.gradcheck": {"numpy", "mpmath"},
     "properties.laws": {*LAW_TOOLS, "golden.figures", "numpy"},

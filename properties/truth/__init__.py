@@ -1,0 +1,6 @@
+"""Whole-decoder truth to 50 digits, and the derived bound of every answer."""
+
+from .adjoints import BINARY32, BINARY64, SAFETY, Format, Roundings
+from .decoder import Answer, Truth, truth_of
+
+__all__ = ["BINARY32", "BINARY64", "SAFETY", "Answer", "Format", "Roundings", "Truth", "truth_of"]
