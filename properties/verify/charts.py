@@ -16,8 +16,8 @@ CLASSES = {HOLDS: "ok", FAILS: "bad", UNDECIDED: "open", NOT_APPLICABLE: "none"}
 SQUARE, GAP, IN_ROW = 18, 3, 40  # of the strip
 LOWEST, PER_DECADE = -4, 2  # histogram: bins from 10^-4, two each decade, then one from 1 on
 BIN, HIGH = 22, 64
-CELL = 15  # of the heat map
-CHARACTER = 6.1  # width of one in labels
+WIDEST, CELLS = 1110, (9.0, 15.0)  # heat map: its width where that leaves cells of these sizes
+CHARACTER = 6.5  # width of one in labels
 
 
 def strip(verdicts: Sequence[Verdict]) -> str:
@@ -95,35 +95,37 @@ def _range(n: int, bins: Sequence[int]) -> str:
 
 def heat_map(matrix: KillMatrix) -> str:
     """A row per fault, a column per law; names in red where nothing kills, or is killed."""
-    shapes = []
+    shapes: list[str] = []
     left = max((len(f) for f in matrix.faults), default=0) * CHARACTER + 10
     top = max((len(law) for law in matrix.laws), default=0) * CHARACTER * 0.72 + 16
+    room = (WIDEST - left - top) / max(len(matrix.laws), 1)
+    cell = min(max(room, CELLS[0]), CELLS[1])
     for c, law in enumerate(matrix.laws):
         kills = any(row[c] is True for row in matrix.killed)
-        x, y = left + c * CELL + CELL / 2 + 3, top - 6
+        x, y = left + c * cell + cell / 2 + 3, top - 6
         kind = "" if kills else ' class="alarm"'
         shapes.append(
             f'<text transform="translate({x:g} {y:g}) rotate(-46)"{kind}>{escape(law)}</text>'
         )
     for r, (fault, row) in enumerate(zip(matrix.faults, matrix.killed, strict=True)):
-        y = top + r * CELL
+        y = top + r * cell
         kind = "" if True in row else "alarm"
-        shapes.append(_text(left - 6, y + CELL - 4, fault, "end", kind))
-        for c, (law, cell) in enumerate(zip(matrix.laws, row, strict=True)):
-            word = _word(cell)
+        shapes.append(_text(left - 6, y + cell - 4, fault, "end", kind))
+        for c, (law, killed) in enumerate(zip(matrix.laws, row, strict=True)):
+            word = _word(killed)
             shapes.append(
                 _rect(
-                    left + c * CELL,
+                    left + c * cell,
                     y,
-                    CELL - 1,
-                    CELL - 1,
+                    cell - 1,
+                    cell - 1,
                     word.replace(" ", "-"),
                     f"{fault} / {law}: {word}",
                     round_=2,
                 )
             )
-    width = left + len(matrix.laws) * CELL + top
-    return _svg(width, top + len(matrix.faults) * CELL + 2, shapes, "kill matrix")
+    width = left + len(matrix.laws) * cell + top
+    return _svg(width, top + len(matrix.faults) * cell + 2, shapes, "kill matrix")
 
 
 def _word(cell: Cell) -> str:

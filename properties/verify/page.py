@@ -60,6 +60,9 @@ td code { font-size: 13.5px; font-weight: 600; } td p { margin: 1px 0 0; color: 
 .chip.ok { background: #1a7f37; } .chip.bad { background: #cf222e; font-weight: 700; }
 .chip.open { background: #9a6700; } .chip.none { background: #6e7781; }
 tr.bad td { background: var(--badpaper); }
+tr.family th { color: var(--ink); font-weight: 600; font-size: 14px; padding-top: 20px;
+  border-bottom: 2px solid var(--line); } tr.family .alarm { color: var(--bad); }
+td.ratio { white-space: nowrap; } td.ratio svg { margin-right: 6px; }
 .wrap { display: flex; flex-wrap: wrap; gap: 20px 34px; } .scroll { overflow-x: auto; }
 .note { color: var(--soft); font-size: 13.5px; max-width: 76ch; }
 svg text { font: 10.5px ui-monospace, monospace; fill: var(--soft); }
@@ -125,13 +128,29 @@ def _table(verdicts: Sequence[Verdict]) -> Iterator[str]:
     worst = '<th>worst error / bound</th><th class="n">median</th>' if measured else ""
     yield '<table><tr><th>verdict</th><th>law</th><th class="n">cases</th>'
     yield f'{worst}<th class="n">time</th></tr>'
-    for v in verdicts:
+    columns = 6 if measured else 4
+    for v, before in zip(verdicts, (None, *verdicts), strict=False):
+        if before is None or _family(before) != _family(v):
+            yield f'<tr class="family"><th colspan="{columns}">{_summary(_family(v), verdicts)}'
+            yield "</th></tr>"
         kind = CLASSES[v.verdict]
         yield f'<tr class="{kind}"><td><span class="chip {kind}">{SIGNS[v.verdict]} {v.verdict}'
         yield f"</span></td><td><code>{escape(v.id)}</code><p>{escape(_statement(v))}</p></td>"
         yield f'<td class="n">{v.cases}</td>{_ratios(v) if measured else ""}'
         yield f'<td class="n">{v.seconds:.2f} s</td></tr>'
     yield "</table>"
+
+
+def _family(verdict: Verdict) -> str:
+    return verdict.id.partition(".")[0]
+
+
+def _summary(family: str, verdicts: Sequence[Verdict]) -> str:
+    """`decoder: 10 of 11 hold`"""
+    tried = [v for v in verdicts if _family(v) == family and v.verdict != NOT_APPLICABLE]
+    held = sum(v.verdict == HOLDS for v in tried)
+    kind = "" if held == len(tried) else ' class="alarm"'
+    return f"{escape(family)}: <span{kind}>{held} of {len(tried)} hold</span>"
 
 
 def _statement(verdict: Verdict) -> str:
@@ -145,7 +164,7 @@ def _ratios(verdict: Verdict) -> str:
     worst, median = verdict.worst, verdict.median
     if worst is None or median is None:
         return '<td></td><td class="n"></td>'
-    return f'<td>{ratio_bar(worst)} {worst:.3g}</td><td class="n">{median:.3g}</td>'
+    return f'<td class="ratio">{ratio_bar(worst)} {worst:.3g}</td><td class="n">{median:.3g}</td>'
 
 
 def _histograms(verdicts: Sequence[Verdict]) -> Iterator[str]:

@@ -135,9 +135,9 @@ def failure_facts(report: Report, verdict: Verdict) -> dict[str, str]:
     """What there is to know about a law that fails, part by part."""
     parts = {
         "law": f"{verdict.statement} ({verdict.source})",
-        "input": verdict.case,
         "place": verdict.place,
         "found": verdict.difference,
+        "input": verdict.case,
         "passed": f"{verdict.cases} cases before this one",
         "again": again(report, verdict),
     }
@@ -169,6 +169,7 @@ def conclusion(report: Report) -> tuple[str, str]:
         return "No law is applicable: nothing was tried.", UNDECIDED
     if report.failed:
         word = "FAILS" if len(report.failed) == 1 else "FAIL"
+        rest = (f"; {len(report.undecided)} undecided" if report.undecided else "") + rest
         return f"{len(report.failed)} of {_laws(tried)} {word}{rest}.", FAILS
     if report.undecided:
         return f"{len(report.undecided)} of {_laws(tried)} undecided{rest}.", UNDECIDED

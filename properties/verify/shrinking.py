@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from logitproof.properties.laws.cases import PAD, Case
+from logitproof.properties.laws.difference import Difference
 from logitproof.properties.laws.law import Finding, Law
 from logitproof.properties.laws.protocol import DecoderUnderTest
 from logitproof.properties.scalar import Config, Layout
@@ -17,12 +19,13 @@ __all__ = ["ATTEMPTS", "Failure", "failure", "finding", "shrunk", "smaller"]
 
 ATTEMPTS = 300  # checks that one failure is worth; counted, so that every run ends alike
 SMALL_SEEDS = range(4)
+NUMBER = re.compile(r"-?(\d|inf|nan)")
 EMPTY = Finding(difference=None, entries=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """How one case fails: a difference with its place where known, or an exception's name."""
+    """How one case fails, in words and with its place where known; `kind` groups failures."""
 
     kind: str
     words: str
@@ -44,7 +47,17 @@ def finding(
     if difference is None:
         return found, None
     place = place_of(difference, case)
-    return found, Failure(kind="difference", words=str(difference), place=place)
+    return found, Failure(kind=_kind(difference), words=str(difference), place=place)
+
+
+def _kind(difference: Difference) -> str:
+    """Wrong bits are alike; a wrong refusal is like itself alone."""
+    for kind in ("shape", "names"):
+        if difference.what.endswith(f", {kind}"):
+            return kind
+    if difference.at or NUMBER.match(difference.expected):
+        return "bits"
+    return f"{difference.expected} / {difference.actual}"
 
 
 def failure(law: Law, make: Callable[[], DecoderUnderTest], case: Any) -> Failure | None:
