@@ -71,6 +71,7 @@ MAY_IMPORT = {
     "properties.machines": {*LAW_TOOLS, *MODEL_TOOLS},
     "properties.faults": {*LAW_TOOLS, *MODEL_TOOLS},
     "properties.subjects": COMMAND,
+    "properties.textbook": {"numpy", "properties.scalar"},
     "properties.reported": set[str](),
     "properties.operands": {"hypothesis", "numpy", "properties.rounding_inputs"},
     "properties.loops": {"numpy", "properties.rounding_inputs"},

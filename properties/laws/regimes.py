@@ -235,7 +235,7 @@ def _segments(generator: Generator, sizes: Sizes, layout: str) -> tuple[list[lis
         return [[T]] * B, T
     if layout == "padded":
         return [[max(1, T - b - generator.below(2))] for b in range(B)], T + 1
-    cut = [1 + generator.below(T) for _ in range(B)]
+    cut = [1 + generator.below(max(1, T - 1)) for _ in range(B)]
     return [[c, T - c] if c < T else [T] for c in cut], T
 
 
@@ -307,7 +307,7 @@ def _case(number: int) -> TruthCase:
         return case_of(Sizes(), SEED, REGIMES[0])
     generator, regime = Generator(SEED + number), REGIMES[number % len(REGIMES)]
     below = generator.below
-    heads, head_width = ((1, 2), (1, 4), (2, 2), (3, 2))[below(4)]
+    heads, head_width = ((1, 4), (2, 2), (1, 4), (3, 2))[below(4)]
     sizes = Sizes(
         B=1 + below(2), T=2 + below(3), V=3 + below(4), heads=heads, head_width=head_width,
         F=1 + below(3), L=(1, 1, 1, 2, 0 if regime == Regime() else 1)[below(5)],
