@@ -6,7 +6,10 @@ from types import MappingProxyType
 from .fault import Fault
 from .mistakes import FAULTS as MISTAKES
 from .orders import FAULTS as ORDERS
+from .values import FAULTS as VALUES
 
 __all__ = ["REGISTRY", "Fault"]
 
-REGISTRY: Mapping[str, Fault] = MappingProxyType({f.id: f for f in (*ORDERS, *MISTAKES)})
+REGISTRY: Mapping[str, Fault] = MappingProxyType(
+    {f.id: f for f in (*ORDERS, *MISTAKES, *VALUES)}
+)

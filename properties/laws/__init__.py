@@ -5,11 +5,12 @@ from .law import Finding, Law, Outcome
 from .protocol import DecoderUnderTest
 from .published import LAWS as PUBLISHED
 from .registry import registry
+from .truth import LAWS as TRUTH
 from .version import VERSION, digest_of
 
 __all__ = ["REGISTRY", "VERSION", "DecoderUnderTest", "Finding", "Law", "Outcome", "digest"]
 
-REGISTRY = registry(PUBLISHED, DECODER)
+REGISTRY = registry(PUBLISHED, DECODER, TRUTH)
 
 
 def digest() -> str:
