@@ -26,6 +26,7 @@ from logitproof.core import (
 from logitproof.core.fresh import fresh_decoder
 from logitproof.core.initial import xavier
 
+from .components import CoreComponents
 from .laws.protocol import DecoderUnderTest, Ids, Valid
 from .scalar import EXACT, Arithmetic, Config, Generator, Layout, ScalarDecoder, initial_weights
 from .scalar.generator import depth_scaled as scaled_by_depth
@@ -36,7 +37,7 @@ __all__ = ["CoreSubject", "DecoderUnderTest", "ScalarSubject"]
 Array = NDArray[np.float64]
 
 
-class CoreSubject:
+class CoreSubject(CoreComponents):
     """`logitproof.core` under test."""
 
     capabilities: Mapping[str, bool] = {
@@ -47,6 +48,7 @@ class CoreSubject:
         "repeated-backward": True,
         "recomputation": True,
         "refusals": True,
+        **CoreComponents.component_capabilities,
     }
     conventions: Mapping[str, str] = {"functions": "correctly-rounded"}
 
