@@ -97,15 +97,15 @@ def heat_map(matrix: KillMatrix) -> str:
     """A row per fault, a column per law; names in red where nothing kills, or is killed."""
     shapes: list[str] = []
     left = max((len(f) for f in matrix.faults), default=0) * CHARACTER + 10
-    top = max((len(law) for law in matrix.laws), default=0) * CHARACTER * 0.72 + 16
-    room = (WIDEST - left - top) / max(len(matrix.laws), 1)
+    top = max((len(law) for law in matrix.laws), default=0) * CHARACTER + 8
+    room = (WIDEST - left) / max(len(matrix.laws), 1)
     cell = min(max(room, CELLS[0]), CELLS[1])
     for c, law in enumerate(matrix.laws):
         kills = any(row[c] is True for row in matrix.killed)
-        x, y = left + c * cell + cell / 2 + 3, top - 6
+        x, y = left + c * cell + cell / 2 + 3, top - 5
         kind = "" if kills else ' class="alarm"'
         shapes.append(
-            f'<text transform="translate({x:g} {y:g}) rotate(-46)"{kind}>{escape(law)}</text>'
+            f'<text transform="translate({x:g} {y:g}) rotate(-90)"{kind}>{escape(law)}</text>'
         )
     for r, (fault, row) in enumerate(zip(matrix.faults, matrix.killed, strict=True)):
         y = top + r * cell
@@ -124,7 +124,7 @@ def heat_map(matrix: KillMatrix) -> str:
                     round_=2,
                 )
             )
-    width = left + len(matrix.laws) * cell + top
+    width = left + len(matrix.laws) * cell
     return _svg(width, top + len(matrix.faults) * cell + 2, shapes, "kill matrix")
 
 

@@ -189,7 +189,9 @@ def lines(report: Report, *, width: int, colour: bool) -> Iterator[str]:
         yield ""
         yield _painted(f"{verdict.id} {FAILS}", COLOURS[FAILS], colour=colour)
         for name, text in failure_facts(report, verdict).items():
-            if number < IN_FULL or name in ("found", "again"):
+            if name == "again":
+                yield f"  {name:<8}{text}"  # whole, to be copied
+            elif number < IN_FULL or name == "found":
                 yield from _hanging(f"  {name:<8}", text, width)
     yield ""
     yield from textwrap.wrap(legend(report), width)
@@ -202,15 +204,18 @@ def _table(report: Report, width: int, *, colour: bool) -> Iterator[str]:
     longest = max(len(v.id) for v in report.verdicts)
     measured = any(v.ratios for v in report.verdicts)
     worst = f"  {'worst':>6}" if measured else ""
-    head = f"  {'verdict':<9}  {'law':<{longest}}  {'cases':>5}{worst}  {'time':>7}"
+    head = f"  {'verdict':<9}  {'law':<{longest}}  {'cases':>5}{worst}"
+    timed = len(head) + 9 <= width
+    head += f"  {'time':>7}" if timed else ""
     yield f"{head}  statement" if width >= WIDE else head
     for verdict in report.verdicts:
         word = SHORT.get(verdict.verdict, verdict.verdict)
         shown = _painted(f"{word:<9}", COLOURS[verdict.verdict], colour=colour)
         ratio = "" if verdict.worst is None else f"{verdict.worst:.3f}"
         ratio = f"  {ratio:>6}" if measured else ""
-        time = f"{verdict.seconds:.2f} s"
-        start = f"  {shown}  {verdict.id:<{longest}}  {verdict.cases:>5}{ratio}  {time:>7}"
+        seconds = f"{verdict.seconds:.2f} s"
+        time = f"  {seconds:>7}" if timed else ""
+        start = f"  {shown}  {verdict.id:<{longest}}  {verdict.cases:>5}{ratio}{time}"
         indent = " " * (len(head) + 2 if width >= WIDE else 2 + 9 + 2)
         wrapped = list(_hanging(indent, _statement(verdict), width))
         if width >= WIDE:
