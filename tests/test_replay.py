@@ -12,6 +12,7 @@ from logitproof.properties.faults import REGISTRY as FAULTS
 from logitproof.properties.laws import Law
 from logitproof.properties.laws.cases import Case, full_cases, mixed_cases
 from logitproof.properties.laws.difference import Difference
+from logitproof.properties.laws.regimes import truth_cases
 from logitproof.properties.subjects import CoreSubject
 from logitproof.properties.verify.places import place_of
 from logitproof.properties.verify.plain import NotPlain, from_plain, to_plain
@@ -25,7 +26,7 @@ CAUSALITY = laws.REGISTRY["decoder.prefix-causality"]
 SMALLEST = [
     ("decoder.prefix-causality", "mask-off-by-one", "L=1 C=2", "ids [[0, 0]]"),
     ("decoder.packed-separate", "packed-segments-leak", "L=1 C=2", "ids [[0, 0]]"),
-    ("decoder.scalar-bits", "scatter-overwrites", "L=0 C=2", "ids [[0, 0]]"),
+    ("decoder.scalar-bits", "scatter-overwrites", "L=1 C=2", "ids [[0, 0]]"),
     ("decoder.refused-pass", "commit-before-check", "L=0 C=1", "ids [["),
 ]
 
@@ -193,6 +194,22 @@ def test_every_smaller_case_is_a_valid_one(case: Case) -> None:
     candidates = list(smaller(case))
     assert [c for c in candidates if failure(law, CoreSubject, c) is not None] == []
     assert len(candidates) > 10
+
+
+@pytest.mark.parametrize("case", [*islice(truth_cases(9), 4, 8)], ids=lambda c: f"seed-{c.seed}")
+def test_every_smaller_case_of_a_regime_is_a_valid_one(case: Case) -> None:
+    law = laws.REGISTRY["truth.logits"]
+    candidates = list(smaller(case))
+    assert [c for c in candidates[::4] if failure(law, CoreSubject, c) is not None] == []
+    assert len(candidates) > 10
+
+
+def test_a_case_of_a_regime_shrinks_to_what_the_fault_needs() -> None:
+    law = laws.REGISTRY["truth.logits"]
+    with FAULTS["packed-segments-leak"]:
+        small = shrunk(law, CoreSubject, first_failing(law))
+    assert str(small).startswith("regime layout=packed; xavier weights from seed 0; V=2 D=2")
+    assert small.segments == ((1, 1),)
 
 
 def at(what: str, *index: int) -> Difference:

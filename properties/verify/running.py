@@ -91,16 +91,26 @@ def tried(
     tasks = {id_: _tasks(law, plan) for id_, law in chosen.items() if not missing[id_]}
     with _parts(plan, chosen, make, tasks) as part_of:
         for number, (id_, law) in enumerate(chosen.items(), 1):
-            whole = Part(regimes={})
-            for task in tasks.get(id_, ()):
-                progress(f"[{number}/{len(chosen)}] {id_}: {whole.cases} cases")
-                whole = whole.then(part_of(task))
-                if whole.failure is not None:
-                    progress(f"[{number}/{len(chosen)}] {id_}: looking for a smaller case")
-                    whole = _smaller(law, make, whole)
-                    break
-            yield law, missing[id_], whole
+            label = f"[{number}/{len(chosen)}] {id_}"
+            part = _whole(tasks.get(id_, []), part_of, label, progress)
+            if part.failure is not None:
+                progress(f"{label}: looking for a smaller case")
+                part = _smaller(law, make, part)
+            yield law, missing[id_], part
     progress("")
+
+
+def _whole(
+    tasks: Sequence[Task], part_of: Callable[[Task], Part], label: str, progress: Progress
+) -> Part:
+    """The parts in order, up to the first in which a case fails."""
+    whole = Part(regimes={})
+    for task in tasks:
+        progress(f"{label}: {whole.cases} cases")
+        whole = whole.then(part_of(task))
+        if whole.failure is not None:
+            break
+    return whole
 
 
 def _tasks(law: Law, plan: Plan) -> list[Task]:

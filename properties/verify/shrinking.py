@@ -11,6 +11,7 @@ from logitproof.properties.laws.cases import PAD, Case
 from logitproof.properties.laws.difference import Difference
 from logitproof.properties.laws.law import Finding, Law
 from logitproof.properties.laws.protocol import DecoderUnderTest
+from logitproof.properties.laws.regimes import Regime, TruthCase
 from logitproof.properties.scalar import Config, Layout
 
 from .places import place_of
@@ -104,7 +105,10 @@ def _steps(case: Case) -> Iterator[Case]:
     yield from _fewer_rows(case)
     yield from (_sized(case, layers=n) for n in range(case.config.layers))
     yield from _fewer_tokens(case)
+    yield from _plainer_layout(case)
     yield from _narrower(case)
+    if isinstance(case, TruthCase):
+        yield from _plainer_regime(case)
     yield from _plainer_weights(case)
     yield from _plainer_ids(case)
 
@@ -151,9 +155,25 @@ def _resegmented(case: Case, b: int, end: int, new: tuple[int, ...]) -> Case:
     return _laid_out(changed, segments)
 
 
-def _laid_out(case: Case, segments: tuple[tuple[int, ...], ...]) -> Case:
+def _laid_out(case: Case, segments: tuple[tuple[int, ...], ...], first: int | None = None) -> Case:
+    """The case in these segments, whose positions begin where they did, or at `first`."""
+    assert case.layout is not None
+    first = case.layout.positions[0][0] if first is None else first
     layout = Layout.packed(segments, len(case.ids[0]))
-    return replace(case, segments=segments, layout=layout)
+    positions = tuple(
+        tuple(p + first if t < length else 0 for t, p in enumerate(row))
+        for row, length in zip(layout.positions, layout.lengths, strict=True)
+    )
+    return replace(case, segments=segments, layout=replace(layout, positions=positions))
+
+
+def _plainer_layout(case: Case) -> Iterator[Case]:
+    """Positions from 0; and no layout at all where it says what ordinary text says."""
+    if case.layout is None or case.segments is None:
+        return
+    yield _named(_laid_out(case, case.segments, first=0), positions="start")
+    if case.layout == Layout.full(*case.layout.shape):
+        yield _named(replace(case, layout=None, segments=None), layout="full")
 
 
 def _cut(case: Case, rows: list[int], cells: slice | None) -> Case:
@@ -179,14 +199,39 @@ def _narrower(case: Case) -> Iterator[Case]:
     least = 1 + max(*map(max, case.ids), *map(max, case.targets), 1)
     yield _sized(case, vocabulary_size=least)
     yield _sized(case, feed_forward_width=1)
-    yield _sized(case, max_positions=len(case.ids[0]))
+    yield _sized(case, max_positions=_positions(case))
     defaults = Config.__dataclass_fields__
     yield _sized(case, rope_base=defaults["rope_base"].default)
     yield _sized(case, rms_epsilon=defaults["rms_epsilon"].default)
 
 
+def _positions(case: Case) -> int:
+    """The least that a decoder must hold for this batch: all cells, all positions."""
+    T = len(case.ids[0])
+    return T if case.layout is None else max(T, 1 + max(map(max, case.layout.positions)))
+
+
 def _sized(case: Case, **sizes: Any) -> Case:
     return replace(case, config=replace(case.config, **sizes))
+
+
+def _named(case: Case, **dimensions: str) -> Case:
+    """The case under the name of the regime that it now stands in."""
+    if not isinstance(case, TruthCase):
+        return case
+    changed: dict[str, Any] = dimensions
+    return replace(case, regime=replace(case.regime, **changed))
+
+
+def _plainer_regime(case: TruthCase) -> Iterator[Case]:
+    """No weight set by hand; one dimension of the weights' regime as ordinary as it gets."""
+    yield from (
+        replace(case, overrides=case.overrides[:i] + case.overrides[i + 1 :])
+        for i in range(len(case.overrides))
+    )
+    plain = Regime()
+    for name in ("values", "attention", "norm", "logits"):
+        yield _named(case, **{name: getattr(plain, name)})
 
 
 def _plainer_weights(case: Case) -> Iterator[Case]:
