@@ -122,6 +122,13 @@ def test_the_page_shows_the_kill_matrix(broken: Report) -> None:
     assert text.count(' class="alarm">') == 4  # two laws that see nothing; decoder: n of m hold
 
 
+def test_a_kill_that_needs_more_examples_is_paler(broken: Report) -> None:
+    matrix = replace(MATRIX, killed=((True,) * 3, (False,) * 3), examples=((1, 5, 6), (25,) * 3))
+    text = page(broken, matrix)
+    assert [text.count(f'class="killed{kind}"') for kind in ("", " early", " late")] == [1, 1, 1]
+    assert "<title>seen / e.f: killed by 6 examples</title>" in text
+
+
 def test_without_a_matrix_there_is_no_heat_map(broken: Report) -> None:
     assert "Kill matrix" not in page(broken, None)
 
@@ -146,6 +153,8 @@ def test_the_command_writes_the_page_and_nothing_else(tmp_path: Path) -> None:
         '{"faults": ["a"], "laws": ["b"], "killed": [[]]}',
         '{"faults": ["a"], "laws": ["b"], "killed": [["yes"]]}',
         '{"faults": ["a"], "laws": [1], "killed": [[true]]}',
+        '{"faults": ["a"], "laws": ["b"], "killed": [[true]], "examples": [[1.5]]}',
+        '{"faults": ["a"], "laws": ["b"], "killed": [[true]], "examples": [[1, 2]]}',
         '{"faults": "a", "laws": ["b"], "killed": [[true]]}',
     ],
 )

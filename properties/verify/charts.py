@@ -17,6 +17,7 @@ SQUARE, GAP, IN_ROW = 18, 3, 40  # of the strip
 LOWEST, PER_DECADE = -4, 2  # histogram: bins from 10^-4, two each decade, then one from 1 on
 BIN, HIGH = 22, 64
 WIDEST, CELLS = 1110, (9.0, 15.0)  # heat map: its width where that leaves cells of these sizes
+EARLY = 5  # examples up to which a fault is seen early
 CHARACTER = 6.5  # width of one in labels
 
 
@@ -112,20 +113,30 @@ def heat_map(matrix: KillMatrix) -> str:
         kind = "" if True in row else "alarm"
         shapes.append(_text(left - 6, y + cell - 4, fault, "end", kind))
         for c, (law, killed) in enumerate(zip(matrix.laws, row, strict=True)):
+            needed = matrix.examples_at(r, c)
             word = _word(killed)
+            tip = f"{fault} / {law}: {word}"
+            tip += f" by {needed} examples" if killed and needed else ""
             shapes.append(
                 _rect(
                     left + c * cell,
                     y,
                     cell - 1,
                     cell - 1,
-                    word.replace(" ", "-"),
-                    f"{fault} / {law}: {word}",
+                    word.replace(" ", "-") + _speed(killed, needed),
+                    tip,
                     round_=2,
                 )
             )
     width = left + len(matrix.laws) * cell
     return _svg(width, top + len(matrix.faults) * cell + 2, shapes, "kill matrix")
+
+
+def _speed(killed: Cell, needed: int | None) -> str:
+    """A class of its own for a kill that needs more than one example."""
+    if not killed or needed is None or needed <= 1:
+        return ""
+    return " early" if needed <= EARLY else " late"
 
 
 def _word(cell: Cell) -> str:

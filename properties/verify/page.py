@@ -69,6 +69,7 @@ svg text { font: 10.5px ui-monospace, monospace; fill: var(--soft); }
 svg text.alarm { fill: var(--bad); font-weight: 700; }
 rect.ok, rect.killed { fill: var(--ok); } rect.bad { fill: var(--bad); }
 rect.open { fill: var(--open); } rect.none { fill: var(--none); }
+rect.early { opacity: 0.72; } rect.late { opacity: 0.45; }
 rect.track, rect.survived { fill: var(--faint); }
 rect.not-run { fill: none; stroke: var(--faint); }
 path.axis { stroke: var(--soft); } path.limit { stroke: var(--bad); stroke-dasharray: 3 2; }
@@ -204,6 +205,6 @@ def _kills(matrix: KillMatrix) -> Iterator[str]:
     survivors = [f for f, row in zip(matrix.faults, matrix.killed, strict=True) if True not in row]
     many = f"{len(matrix.faults) - len(survivors)} of {len(matrix.faults)} faults killed"
     yield f"<h2>Kill matrix: {many}</h2>"
-    yield '<p class="note">Green: the law sees the planted fault. Pale: it does not. Empty: not'
-    yield "run. Red names: a fault that no law sees, a law that sees no fault.</p>"
+    yield '<p class="note">Green: the law sees the planted fault; the paler, the more examples it'
+    yield "needs (1, up to 5, more). Grey: it does not see it. Empty: not run. Red names: a fault that no law sees, a law that sees no fault.</p>"
     yield f'<div class="scroll">{heat_map(matrix)}</div>'
