@@ -206,5 +206,6 @@ def _kills(matrix: KillMatrix) -> Iterator[str]:
     many = f"{len(matrix.faults) - len(survivors)} of {len(matrix.faults)} faults killed"
     yield f"<h2>Kill matrix: {many}</h2>"
     yield '<p class="note">Green: the law sees the planted fault; the paler, the more examples it'
-    yield "needs (1, up to 5, more). Grey: it does not see it. Empty: not run. Red names: a fault that no law sees, a law that sees no fault.</p>"
+    yield "needs (1, up to 5, more). Grey: it does not see it. Empty: not run. Red names: a fault"
+    yield "that no law sees, a law that sees no fault.</p>"
     yield f'<div class="scroll">{heat_map(matrix)}</div>'
