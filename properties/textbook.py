@@ -46,13 +46,13 @@ class TextbookSubject:
     capabilities: Mapping[str, bool] = {}
     conventions: Mapping[str, str] = {"functions": "numpy"}
 
-    def __init__(self, forms: Forms = Forms()) -> None:
-        self.forms = forms
+    def __init__(self, forms: Forms = Forms(), dtype: type[np.floating[Any]] = np.float64) -> None:
+        self.forms, self.dtype = forms, dtype
 
     def load(self, config: Config, weights: Mapping[str, Any]) -> None:
         """Arrays of the weights."""
         self.config = config
-        self.weights = {name: np.array(value, dtype=np.float64) for name, value in weights.items()}
+        self.weights = {name: np.array(value, dtype=self.dtype) for name, value in weights.items()}
 
     def logits(self, ids: Ids, layout: Layout | None = None) -> Array:
         """[B, T, V]"""
@@ -125,7 +125,7 @@ class TextbookSubject:
         d_h = config.head_width
         frequencies = config.rope_base ** (-np.arange(0, d_h, 2) / d_h)
         angles = np.array(layout.positions)[:, None, :, None] * frequencies
-        saved["turn"] = np.cos(angles), np.sin(angles)
+        saved["turn"] = tuple(f(angles).astype(self.dtype) for f in (np.cos, np.sin))
         saved["blocks"] = []
         for layer in range(config.layers):
             block = self._block(x, f"blocks.{layer}.", saved)

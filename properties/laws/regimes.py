@@ -8,7 +8,7 @@ first is B = T = L = H = 1 with small dyadic weights.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from typing import Any, TypeAlias
 
@@ -19,8 +19,8 @@ from .cases import PAD, Case
 from .protocol import Ids, Valid
 
 __all__ = [
-    "CELLS", "REGIMES", "Override", "Regime", "Sizes", "TruthCase", "case_of", "census",
-    "truth_cases",
+    "BASES", "CELLS", "CHOICES", "EPSILONS", "REGIMES", "Override", "Regime", "Sizes",
+    "TruthCase", "case_of", "census", "truth_cases",
 ]  # fmt: skip
 
 Nested: TypeAlias = list[list[float]]
@@ -121,6 +121,10 @@ class TruthCase(Case):
         """Every answer to 50 digits, with its bound."""
         return truth_of(self.config, self.weights, self.ids, self.targets, self.layout, self.valid)
 
+    def with_overrides(self, overrides: tuple[Override, ...]) -> TruthCase:
+        """The same case with these weights set by hand."""
+        return replace(self, overrides=overrides)
+
     def _drawn(self, generator: Generator, shape: tuple[int, ...]) -> Any:
         limit = 2.0 if len(shape) == 1 else self.scale * (6.0 / sum(shape)) ** 0.5
 
@@ -166,11 +170,11 @@ def _regulate(weights: dict[str, Any], regime: Regime, config: Config) -> None:
     large = {"huge": HUGE, "overflow": OVERFLOWING}.get(regime.values, 1.0)
     weights["token_embedding.weight"] = _times(weights["token_embedding.weight"], large)
     if regime.values == "zeros":
-        weights["token_embedding.weight"][0] = [-0.0] * config.model_width
         for name, value in weights.items():
             _override(weights, Override(name=name, place=1, value=-0.0))
             if isinstance(value[0], list):
                 _override(weights, Override(name=name, place=len(value) + 2, value=0.0))
+        weights["token_embedding.weight"][0] = [-0.0] * config.model_width
 
 
 def _times(matrix: Nested, factor: float) -> Nested:
