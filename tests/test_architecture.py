@@ -71,6 +71,7 @@ MAY_IMPORT = {
     "properties.machines": {*LAW_TOOLS, *MODEL_TOOLS},
     "properties.faults": {*LAW_TOOLS, *MODEL_TOOLS},
     "properties.subjects": COMMAND,
+    "properties.taps": {"core", "numpy", "properties.laws.protocol", "properties.scalar"},
     "properties.components": {"core", "properties.invalid"},
     "properties.textbook": {"numpy", "properties.scalar"},
     "properties.decoder_strategies": {"hypothesis", "properties.laws"},

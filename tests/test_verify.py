@@ -119,7 +119,7 @@ def test_a_broken_law_ends_with_1_and_is_told_in_words(tmp_path: Path, capsys: O
         assert cli.main(arguments) == 1
     out = " ".join(capsys.readouterr().out.split())
     assert "decoder.prefix-causality FAILS law Later ids change no bit" in out
-    assert "place logits, row 0, position 0, token 0 found logits before position 1" in out
+    assert "place layer 0, attention probabilities, row 0, head 0, position 0, key 0 found" in out
     assert "input weights 1 x Xavier from seed 0; V=2 D=2 heads=1 F=1 L=1 C=2" in out
     assert "ids [[0, 0]]; targets [[0, 0]]" in out
     assert f"again logitproof replay {tmp_path}/decoder.prefix-causality.replay.json" in out

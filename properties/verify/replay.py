@@ -12,6 +12,7 @@ from logitproof.properties import laws
 from logitproof.properties.cli import UsageError
 from logitproof.properties.laws import Law
 
+from .divergence import place
 from .plain import NotPlain, from_plain, to_plain
 from .shrinking import failure
 from .subject import maker
@@ -54,8 +55,9 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"logitproof replay: {decoder} lacks {', '.join(missing)}")
     failed = failure(law, make, stored.case)
     found = {"found": failed.words} if failed else {}
-    place = {"place": failed.place} if failed and failed.place else {}
-    facts = {"law": law.statement, "decoder": decoder, "input": str(stored.case), **place, **found}
+    where = place(make, stored.case, failed) if failed else None
+    placed = {"place": where} if where else {}
+    facts = {"law": law.statement, "decoder": decoder, **placed, **found, "input": str(stored.case)}
     print(f"{law.id} {'FAILS' if failed else 'holds'} in this case")
     for name, fact in facts.items():
         print(f"  {name:<8}{fact}")

@@ -18,6 +18,7 @@ from logitproof.properties.cli import HarnessError
 from logitproof.properties.laws import Law
 
 from .census import cells
+from .divergence import place
 from .environment import check_subnormals
 from .reseeding import reseeded
 from .shrinking import Failure, failure, finding, shrunk
@@ -177,4 +178,6 @@ def _smaller(law: Law, make: Make, part: Part) -> Part:
     """The failing case as small as it gets; as it was, where it fails only now and then."""
     case = shrunk(law, make, part.case)
     again = failure(law, make, case)
-    return part if again is None else replace(part, case=case, failure=again)
+    if again is None:
+        return part
+    return replace(part, case=case, failure=replace(again, place=place(make, case, again)))
