@@ -57,7 +57,7 @@ class TextbookSubject:
     def logits(self, ids: Ids, layout: Layout | None = None) -> Array:
         """[B, T, V]"""
         with np.errstate(all="ignore"):
-            return self._forward(ids, layout)["logits"]
+            return np.asarray(self._forward(ids, layout)["logits"])
 
     def loss_and_gradients(
         self,
@@ -233,7 +233,7 @@ class TextbookSubject:
 def _sigmoid(x: Array) -> Array:
     """exp(-|x|) does not overflow."""
     e = np.exp(-np.abs(x))
-    return np.where(x >= 0.0, 1.0, e) / (1.0 + e)
+    return np.asarray(np.where(x >= 0.0, 1.0, e) / (1.0 + e))
 
 
 def _turned(x: Array, cosines: Array, sines: Array) -> Array:

@@ -116,7 +116,7 @@ def test_dyadic_weights_are_small_eighths() -> None:
 def test_far_positions_are_far_and_within_the_capacity() -> None:
     far = case(positions="far")
     assert far.layout is not None
-    assert min(map(min, far.layout.positions)) >= 1000
+    assert min(map(min, far.layout.positions)) >= 1023
     assert max(map(max, far.layout.positions)) == far.config.max_positions - 1
 
 

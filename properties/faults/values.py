@@ -19,7 +19,7 @@ from logitproof.core.floats import Array
 from logitproof.core.layers import RmsNorm, SwiGlu
 from logitproof.core.rope import RotaryTable
 from logitproof.core.tape import RECORDING, Context, Tensor, constant
-from logitproof.core.text import Decoder
+from logitproof.core.text import Decoder, TextOutputHead
 from logitproof.core.vjp import Result, Vjp, named
 
 from .fault import Fault, planted
@@ -30,7 +30,7 @@ _FOUND: dict[str, Fault] = {}
 mistake = partial(planted, _FOUND, kind="mistake")
 
 BUGS = "notes/field.md section 3.1"
-HARD_CODED_BASE = 10000.0
+HARD_CODED_BASE, LOGIT_LIMIT, SMALLEST_NORMAL = 10000.0, 1e5, 2.0**-1022
 
 
 def _single(values: Array) -> Array:
@@ -383,6 +383,55 @@ def head_gradient_halved(right: Any) -> Any:
         return value, Vjp(rule, *vjp.saved)
 
     return transpose
+
+
+def _clamped(right: Any, limit: float) -> Any:
+    """A method of one tensor whose input is cut off at a limit, with slope 0 beyond."""
+
+    @named("clamp")
+    def clamp(a: Array) -> Result:
+        inside = np.abs(a) <= limit
+        return np.clip(a, -limit, limit), Vjp(lambda upstream: (upstream * inside,))
+
+    def method(self: Any, x: Tensor, *, context: Context = RECORDING) -> Any:
+        return right(self, context.apply(clamp, x), context=context)
+
+    return method
+
+
+@mistake((RmsNorm, "inspect"), source="cases: norm-huge-row")
+def norm_input_clamped(right: Any) -> Any:
+    """Norm inputs are cut off at 65504, as half precision would have it."""
+    return _clamped(right, 65504.0)
+
+
+@mistake((TextOutputHead, "forward"), source="cases: loss-huge-logits")
+def logits_clamped(right: Any) -> Any:
+    """Logits are cut off at 10^5, lest exponentials overflow."""
+
+    @named("clamp")
+    def clamp(a: Array) -> Result:
+        inside = np.abs(a) <= LOGIT_LIMIT
+        return np.clip(a, -LOGIT_LIMIT, LOGIT_LIMIT), Vjp(lambda u: (u * inside,))
+
+    return lambda self, context, hidden: context.apply(clamp, right(self, context, hidden))
+
+
+@mistake((TextOutputHead, "forward"), source="cases: num-ftz")
+def hidden_subnormals_flushed(right: Any) -> Any:
+    """Subnormal hidden features are zero before the head."""
+
+    @named("flush")
+    def flush(a: Array) -> Result:
+        return np.where(np.abs(a) < SMALLEST_NORMAL, 0.0, a), Vjp(lambda upstream: (upstream,))
+
+    return lambda self, context, hidden: right(self, context, context.apply(flush, hidden))
+
+
+@mistake((RotaryTable, "rotate_at"), source="cases: rope-freq-low-precision")
+def positions_wrap_at_512(right: Any) -> Any:
+    """Positions of a layout are taken modulo 512, the length that a model was trained on."""
+    return lambda self, x, positions, *, context: right(self, x, positions % 512, context=context)
 
 
 FAULTS = tuple(_FOUND.values())

@@ -36,7 +36,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 CELLS = tuple(f"{name}={choice}" for name, choices in CHOICES.items() for choice in choices)
 
 TEMPERATURES = {"cold": 0.125, "warm": 1.0, "hot": 6.0}  # of query and key, so squared in scores
-FAR = 1000  # first position of far rows
+FAR = 1023  # first position of far rows: the next is a power of two
 SPIKE, OFFSET = 4096.0, 1e17  # one feature of some rows, times this
 THOUSAND, HUGE_LOGIT = 1000.0, 1e290  # final gain
 HUGE, OVERFLOWING = 2.0**500, 2.0**520  # table entries whose squares reach 1e301, pass 1e308
