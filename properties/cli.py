@@ -17,6 +17,8 @@ COMMANDS = {
         "check the published figures, digests and laws",
     ),
     "replay": ("logitproof.properties.verify.replay", "try again the case that a law failed in"),
+    "laws": ("logitproof.properties.law_command", "list the laws, or explain one"),
+    "faults": ("logitproof.properties.fault_command", "list planted faults, or see who sees them"),
     "plan": ("logitproof.properties.plan_command", "plan two records before anything is allocated"),
     "demo": (
         "logitproof.properties.demos.command",

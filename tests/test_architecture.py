@@ -69,6 +69,7 @@ MAY_IMPORT = {
     "properties.health": {"core"},
     "properties.decoding": {"numpy", "core", "properties.interrupts"},
     "properties.machines": {*LAW_TOOLS, *MODEL_TOOLS},
+    "properties.tape_machine": MODEL_TOOLS,
     "properties.faults": {*LAW_TOOLS, *MODEL_TOOLS},
     "properties.subjects": COMMAND,
     "properties.taps": {"core", "numpy", "properties.laws.protocol", "properties.scalar"},

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from logitproof.core import backbone, floats, incremental, ops
+from logitproof.core import floats, ops
 from logitproof.core.backward import ReversePass
 from logitproof.core.floats import Array
 from logitproof.core.tape import Tensor
@@ -76,23 +76,6 @@ def gate_before_up(right: Any) -> Any:
             self.adjoints[id(parent)] = np.asarray(contribution + first)
 
     return deliver
-
-
-@equivalent((backbone, "residual_sites"), source="core/backbone.py")
-def residual_sites_copied(right: Any) -> Any:
-    """What demonstrations read off a run is handed out in another tuple."""
-    return lambda output: tuple(right(output))
-
-
-@equivalent((incremental, "_check_finite"), source="cache.md section 5")
-def cached_scores_checked_twice(right: Any) -> Any:
-    """The scores of a cached row are checked twice."""
-
-    def check_finite(values: Array, op: str, what: str) -> None:
-        right(values, op, what)
-        right(values, op, what)
-
-    return check_finite
 
 
 FAULTS = tuple(_FOUND.values())
