@@ -222,7 +222,7 @@ class TextbookSubject:
         cosines, sines = saved["turn"]
         d_q = _turned(d_scores @ k, cosines, -sines)
         d_k = _turned(d_scores.transpose(0, 1, 3, 2) @ q, cosines, -sines)
-        total = np.zeros_like(block["n"])
+        total: Array = np.zeros_like(block["n"])
         for role, part in (("query", d_q), ("key", d_k), ("value", d_v)):
             flat = _merged(part)
             grads[f"{prefix}{role}.weight"] = _outer(block["n"], flat)

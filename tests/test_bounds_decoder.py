@@ -12,6 +12,7 @@ from logitproof.properties.faults import REGISTRY as FAULTS
 from logitproof.properties.laws import REGISTRY, DecoderUnderTest, Finding
 from logitproof.properties.laws.regimes import Regime, Sizes, TruthCase, case_of, truth_cases
 from logitproof.properties.laws.truth import LAWS, Compared, finding
+from logitproof.properties.leaning import LEANS, LeaningSubject
 from logitproof.properties.scalar import C_LIBRARY
 from logitproof.properties.subjects import CoreSubject, ScalarSubject
 from logitproof.properties.textbook import Forms, TextbookSubject
@@ -26,6 +27,7 @@ SUBJECTS = (*map(TextbookSubject, FORMS), CoreSubject(), ScalarSubject(C_LIBRARY
 NAMES = ["textbook", "other-forms", "gain-first", "core", "c-library"]
 OVERFLOWING = {"inverse-root-by-sqrt", "softmax-maximum-of-batch"}  # where the class must not
 ORDERS = [f for f in FAULTS.values() if f.kind == "order" and f.id not in OVERFLOWING]
+COARSE = Format(unit=2.0**-44, eta=2.0**-1074)
 SIZES = Sizes(B=1, T=3, V=4, head_width=4, F=2)
 
 
@@ -91,6 +93,28 @@ def test_the_bound_follows_the_unit_of_rounding(seed: int) -> None:
     case = case_of(SIZES, seed, Regime(values="dyadic"))  # exact in 24 bits
     assert single(case, BINARY32).difference is None
     assert single(case, BINARY64).difference is not None
+
+
+def leaning(lean: str, case: TruthCase) -> Finding:
+    """Logits and gradients whose roundings lean, on the grid of a format coarser than doubles."""
+    subject, truth = LeaningSubject(lean, COARSE.unit), case.truth
+    subject.load(case.config, case.weights)
+    logits = np.array(subject.logits(case.ids, case.layout))
+    batch = (case.ids, case.targets, case.layout, case.valid)
+    gradients = subject.loss_and_gradients(*batch)[1]
+    pairs = [("logits", truth.logits, logits)]
+    pairs += [(n, a, np.array(gradients[n])) for n, a in truth.gradients.items()]
+    scale = max(float(np.abs(answer.doubles[0]).max()) for _, answer, _ in pairs)
+    return finding(case, iter([Compared(*pair, scale) for pair in pairs]), COARSE)
+
+
+@pytest.mark.property
+@pytest.mark.parametrize("lean", LEANS)
+def test_roundings_that_all_lean_one_way_stay_within(lean: str) -> None:
+    cases = [c for c in truth_cases(25) if not c.truth.overflows]
+    found = [leaning(lean, case) for case in cases]
+    assert [f.difference for f in found if f.difference] == []
+    assert max(f.worst_ratio for f in found) > 0.02  # and the bound is used
 
 
 def test_a_wrong_entry_is_told_with_its_bound() -> None:
