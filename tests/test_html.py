@@ -10,7 +10,9 @@ import pytest
 
 from logitproof.properties import cli, laws
 from logitproof.properties.faults import REGISTRY as FAULTS
+from logitproof.properties.laws.regimes import truth_cases
 from logitproof.properties.subjects import CoreSubject
+from logitproof.properties.verify.census import cells
 from logitproof.properties.verify.command import verify
 from logitproof.properties.verify.matrix import KillMatrix
 from logitproof.properties.verify.page import page
@@ -110,6 +112,19 @@ def test_the_page_shows_what_was_tried(broken: Report) -> None:
     text = page(broken, None)
     assert "<h3>weights</h3>" in text
     assert "<td>hot</td>" in text
+
+
+def test_a_regime_that_was_never_tried_is_shown_as_such(broken: Report) -> None:
+    verdict = replace(broken.verdicts[0], regimes={"attention=hot": 3, "attention=warm": 2})
+    text = page(replace(broken, verdicts=(verdict,)), None)
+    assert '<tr class="alarm"><td>cold</td>\n<td class="n">0</td>' in text
+    assert '<tr><td>hot</td>\n<td class="n">3</td>' in text
+
+
+def test_a_law_that_counts_a_kind_is_not_counted_twice() -> None:
+    case = next(truth_cases(1))
+    counted = cells(case, case.regime.cells)
+    assert [cell for cell in counted if cell.startswith("layout=")] == ["layout=full"]
 
 
 def test_the_page_shows_the_kill_matrix(broken: Report) -> None:

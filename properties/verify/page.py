@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from html import escape
 
+from .census import by_kind
 from .charts import CLASSES, heat_map, histogram, ratio_bar, strip
 from .matrix import KillMatrix
 from .report import (
@@ -24,6 +25,7 @@ from .report import (
 
 __all__ = ["page"]
 
+ALARM = ' class="alarm"'
 SIGNS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "?", NOT_APPLICABLE: "–"}
 
 STYLE = """
@@ -61,7 +63,7 @@ td code { font-size: 13.5px; font-weight: 600; } td p { margin: 1px 0 0; color: 
 .chip.open { background: #9a6700; } .chip.none { background: #6e7781; }
 tr.bad td { background: var(--badpaper); }
 tr.family th { color: var(--ink); font-weight: 600; font-size: 14px; padding-top: 20px;
-  border-bottom: 2px solid var(--line); } tr.family .alarm { color: var(--bad); }
+  border-bottom: 2px solid var(--line); } tr .alarm, tr.alarm { color: var(--bad); }
 td.ratio { white-space: nowrap; } td.ratio svg { margin-right: 6px; }
 .wrap { display: flex; flex-wrap: wrap; gap: 20px 34px; } .scroll { overflow-x: auto; }
 .note { color: var(--soft); font-size: 13.5px; max-width: 76ch; }
@@ -150,7 +152,7 @@ def _summary(family: str, verdicts: Sequence[Verdict]) -> str:
     """`decoder: 10 of 11 hold`"""
     tried = [v for v in verdicts if _family(v) == family and v.verdict != NOT_APPLICABLE]
     held = sum(v.verdict == HOLDS for v in tried)
-    kind = "" if held == len(tried) else ' class="alarm"'
+    kind = "" if held == len(tried) else ALARM
     return f"{escape(family)}: <span{kind}>{held} of {len(tried)} hold</span>"
 
 
@@ -185,18 +187,16 @@ def _census(verdicts: Sequence[Verdict]) -> Iterator[str]:
     total: Counter[str] = sum((Counter(v.regimes) for v in verdicts), Counter())
     if not total:
         return
-    kinds: dict[str, dict[str, int]] = {}
-    for cell, count in sorted(total.items()):
-        kind, _, name = cell.partition("=")
-        kinds.setdefault(kind, {})[name or "yes"] = count
     yield "<h2>What was tried</h2>"
-    yield '<p class="note">Cases by the kind of their input, over all laws.</p><div class="wrap">'
-    for kind, named in kinds.items():
+    yield '<p class="note">Cases by the kind of their input, over all laws; in red what no case is.'
+    yield '</p><div class="wrap">'
+    for kind, named in by_kind(total).items():
         most = max(named.values())
         yield f'<div><h3>{escape(kind)}</h3><table class="bars">'
         for name, count in named.items():
-            bar = f'<i style="width:{max(1, round(120 * count / most))}px"></i>'
-            yield f'<tr><td>{escape(name)}</td><td class="n">{count}</td><td>{bar}</td></tr>'
+            bar = f'<i style="width:{max(1, round(120 * count / most))}px"></i>' if count else ""
+            yield f"<tr{'' if count else ALARM}><td>{escape(name)}</td>"
+            yield f'<td class="n">{count}</td><td>{bar}</td></tr>'
         yield "</table></div>"
     yield "</div>"
 

@@ -164,7 +164,7 @@ def _part(task: Task, law: Law, make: Make) -> Part:
             undecidable=part.undecidable + found.undecidable,
         )
         ratios += [found.worst_ratio] if found.entries > found.undecidable else []
-        regimes.update((*found.regimes, *cells(case)))
+        regimes.update(cells(case, found.regimes))
         if failed is not None:
             part = replace(part, case=case, failure=failed)
             break
