@@ -134,6 +134,8 @@ def test_a_broken_law_ends_with_1_and_is_told_in_words(tmp_path: Path, capsys: O
         ("--json", "/nowhere/facts.json"),
         ("--html", "/nowhere/page.html"),
         ("--json", "."),
+        ("--json", "facts", "--html", "facts"),
+        ("--replays", "nowhere"),
         ("--jobs", "0"),
         ("--jobs", "two"),
         ("--seed", "-1"),
@@ -173,6 +175,19 @@ def test_json_has_the_facts_of_the_table(tmp_path: Path, capsys: Output) -> None
     assert [law["id"] for law in facts["laws"]] == [i for i in laws.REGISTRY if i[:2] == "pu"]
     assert all(law["id"] in out for law in facts["laws"])
     assert [path.name for path in tmp_path.iterdir()] == ["facts.json"]
+
+
+def test_a_case_that_cannot_be_kept_is_told_and_found_again_by_its_law(
+    tmp_path: Path, capsys: Output
+) -> None:
+    (tmp_path / "decoder.prefix-causality.replay.json").mkdir()
+    arguments = ["verify", "--law", "decoder.prefix-causality", "--replays", str(tmp_path)]
+    with FAULTS["mask-off-by-one"]:
+        assert cli.main([*arguments, "--seed", "3"]) == 1
+    out, err = capsys.readouterr()
+    again = "logitproof verify --profile quick --law decoder.prefix-causality --seed 3"
+    assert f"  again   {again}\n" in out
+    assert err.startswith("no replay file: ")
 
 
 def test_a_device_is_written_to_and_not_replaced() -> None:

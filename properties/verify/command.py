@@ -93,8 +93,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = {id_: law for id_, law in laws.REGISTRY.items() if fnmatchcase(id_, args.law)}
     if not chosen:
         raise UsageError(f"logitproof verify: no law matches {args.law!r}")
-    if args.kill_matrix is not None and args.html is None:
-        raise UsageError("logitproof verify: --kill-matrix is for the page of --html")
+    _check_files(args)
     check_subnormals("at the start")
     matrix = None if args.kill_matrix is None else read_matrix(args.kill_matrix)
     for path in filter(None, (args.json, args.html)):
@@ -131,6 +130,16 @@ def verify(
         verdicts=tuple(verdicts),
         seconds=round(time.perf_counter() - start, 3),
     )
+
+
+def _check_files(args: argparse.Namespace) -> None:
+    """That the files asked for make sense together."""
+    if args.kill_matrix is not None and args.html is None:
+        raise UsageError("logitproof verify: --kill-matrix is for the page of --html")
+    if args.json is not None and args.json == args.html:
+        raise UsageError(f"logitproof verify: {args.json} cannot hold the facts and the page")
+    if not args.replays.is_dir():
+        raise UsageError(f"logitproof verify: --replays {args.replays}: no such folder")
 
 
 def _plan(args: argparse.Namespace) -> Plan:

@@ -178,6 +178,7 @@ def _smaller(law: Law, make: Make, part: Part) -> Part:
     """The failing case as small as it gets; as it was, where it fails only now and then."""
     case = shrunk(law, make, part.case)
     again = failure(law, make, case)
+    check_subnormals(f"after {law.id}")
     if again is None:
         return part
     return replace(part, case=case, failure=replace(again, place=place(make, case, again)))
