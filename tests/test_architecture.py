@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from logitproof.properties.faults import REGISTRY
+
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("core", "properties", "golden", "tests")
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
@@ -22,8 +24,8 @@ NUMERIC_COLUMN = (
     "codes", "errors", "sizes", "shapes",
     "exact", "logarithm", "rounded", "floats", "arrays", "names", "kernels",
     "vjp", "softmax", "ops", "trace", "backward", "tape", "retained", "gradcheck", "initial",
-    "layers", "tokenizer", "layout", "batches", "rope", "attention", "config", "block", "checkpoint",
-    "prepared", "backbone", "text", "fresh", "cache", "incremental", "session",
+    "layers", "tokenizer", "layout", "batches", "rope", "attention", "config", "block",
+    "checkpoint", "prepared", "backbone", "text", "fresh", "cache", "incremental", "session",
 )  # fmt: skip
 RECORD_COLUMN = (
     *NUMERIC_COLUMN[: NUMERIC_COLUMN.index("kernels")], "canonical", "fields", "identity",
@@ -497,6 +499,12 @@ def test_modules_and_functions_stay_small(path: Path) -> None:
     assert (
         size_faults(parsed(path), code_lines(path.read_text(encoding="utf-8")), label(path)) == []
     )
+
+
+@pytest.mark.parametrize("path", CORE, ids=label)
+def test_core_holds_no_planted_fault(path: Path) -> None:
+    names = {node.name for node in ast.walk(parsed(path)) if isinstance(node, ast.FunctionDef)}
+    assert names & {fault.replace("-", "_") for fault in REGISTRY} == set()
 
 
 @pytest.mark.parametrize("path", TESTS, ids=label)
