@@ -148,7 +148,7 @@ def _gradients(implementation: DecoderUnderTest, case: TruthCase) -> Finding:
         _, gradients = implementation.loss_and_gradients(
             case.ids, case.targets, case.layout, case.valid
         )
-        scale = max(map(_largest, case.truth.gradients.values()))
+        scale = max(case.truth.reach, *map(_largest, case.truth.gradients.values()))
         for name, answer in case.truth.gradients.items():
             yield Compared(f"gradient of {name}", answer, gradients[name], scale)
 

@@ -58,8 +58,11 @@ class Roundings:
         return SAFETY * (format.unit * self.relative + format.eta * self.absolute)
 
 
-def roundings(record: Record, border: int, outputs: Sequence[Recorded]) -> Roundings:
-    """For every output; entries from `border` on are those of the reverse pass."""
+def roundings(record: Record, border: int, outputs: Sequence[Recorded]) -> tuple[Roundings, Array]:
+    """For every output, and d output / d entry, [entries, outputs].
+
+    Entries from `border` on are those of the reverse pass.
+    """
     adjoints = np.zeros((len(record), len(outputs)))
     for column, output in enumerate(outputs):
         if output.index >= 0:
@@ -72,7 +75,7 @@ def roundings(record: Record, border: int, outputs: Sequence[Recorded]) -> Round
     weights[:border] = np.abs(reads) + np.abs(adjoints[:border] - reads)
     with np.errstate(over="ignore"):  # an infinite bound decides nothing
         relative, absolute = (np.array(v) @ weights for v in (record.sizes, record.counts))
-    return Roundings(relative=relative, absolute=absolute)
+    return Roundings(relative=relative, absolute=absolute), adjoints
 
 
 def _walk(record: Record, adjoints: Array, start: int, end: int) -> None:

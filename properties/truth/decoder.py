@@ -66,6 +66,8 @@ class Answer:
 class Truth:
     """All answers of one batch.
 
+    reach:     the largest slope of a logit by a parameter, over the count of targets: what the
+               gradients would measure if no probability were near 0 or 1
     overflows: whether a value of the record, or a sum of magnitudes in it, passes the largest
                double, so that a refusal is as good an answer as any
     differentiated: the same gradients by the scalar decoder's written rules, for tests
@@ -74,6 +76,7 @@ class Truth:
     logits: Answer
     loss: Answer
     gradients: Mapping[str, Answer]
+    reach: float
     overflows: bool
     differentiated: Mapping[str, list[Real]]
     entries: int
@@ -114,8 +117,10 @@ def _answers(
     logits, written = _flat(result.logits), {n: _flat(v) for n, v in result.gradients.items()}
     outputs = [*logits, result.loss, *(x for value in written.values() for x in value)]
     overflows = not record.largest <= LARGEST
-    moved = roundings(record, border, outputs) if not overflows else Roundings.none(len(outputs))
-    first = len(logits)
+    first, moved, reach = len(logits), Roundings.none(len(outputs)), 0.0
+    if not overflows:
+        moved, adjoints = roundings(record, border, outputs)
+        reach = float(np.abs(adjoints[[x.index for x in inputs], :first]).max())
     B, T = len(result.logits), len(result.logits[0])
     gradients, start = {}, first + 1
     for name, shape in config.parameter_shapes().items():
@@ -130,6 +135,7 @@ def _answers(
         ),
         loss=Answer(shape=(), values=[result.loss.value], roundings=moved.part(first, first + 1)),
         gradients=gradients,
+        reach=reach / len(result.losses),
         overflows=overflows,
         differentiated={n: [x.value for x in v] for n, v in written.items()},
         entries=len(record),
