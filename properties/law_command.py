@@ -60,6 +60,7 @@ def _facts(law: Law) -> dict[str, Any]:
         "source": law.source,
         "needs": list(law.needs),
         "faults": list(law.faults),
+        "grants": dict(law.grants),
     }
 
 
@@ -86,6 +87,10 @@ def _explained(law: Law, facts: dict[str, Any], width: int) -> Iterator[str]:
     yield from _hanging(
         "cost", f"{facts['cases']} cases in {facts['seconds']:.2f} s on the core", width
     )
+    if law.grants:
+        yield "    covers"
+    for part, forms in law.grants.items():
+        yield from _hanging("", f"- {part}: {forms}", width)
     yield "    must see"
     for id_ in law.faults:
         statement = " ".join(faults.REGISTRY[id_].statement.split())

@@ -1,7 +1,7 @@
 """A law: a statement, the cases it is tried on, and the check that one case passes."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from .difference import Difference
@@ -53,6 +53,7 @@ class Law:
     cases:  as many drawn cases as asked for, or all published ones
     check:  the first difference that an implementation shows in one case, or None; a finding
             where it is measured against a bound
+    grants: the declared class of programs that the bound covers, part by part
     """
 
     id: str
@@ -62,6 +63,7 @@ class Law:
     check: Callable[[Any, Any], Difference | Finding | None]
     faults: tuple[str, ...]
     needs: tuple[str, ...] = ()
+    grants: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def missing(self, implementation: DecoderUnderTest) -> tuple[str, ...]:
         """The needs that an implementation does not declare."""

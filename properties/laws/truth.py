@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from logitproof.properties.truth import BINARY64, Answer, Format
+from logitproof.properties.truth import BINARY64, DECLARED_CLASS, Answer, Format
 
 from .cases import PAD
 from .difference import Difference, Values, doubles
@@ -200,6 +200,7 @@ LAWS = (
             "positions-in-half-precision",
             "one-key-too-many-in-sum",
         ),
+        grants=DECLARED_CLASS,
         cases=truth_cases,
         check=_logits,
     ),
@@ -212,6 +213,7 @@ LAWS = (
             "mean-of-row-means",
             "targets-of-previous-cell",
         ),
+        grants=DECLARED_CLASS,
         cases=truth_cases,
         check=_loss,
     ),
@@ -235,6 +237,7 @@ LAWS = (
             "silu-slope-from-value",
             "reused-node-overwrites",
         ),
+        grants=DECLARED_CLASS,
         cases=truth_cases,
         check=_gradients,
     ),

@@ -4,19 +4,8 @@ The scalar decoder runs once over recorded numbers. Its values are the truth of 
 The truth of gradients is the reverse differentiation of the forward part of the record; the
 scalar decoder's own reverse pass is recorded for its roundings alone.
 
-The declared class of programs, any of which the bound covers (its first-order part in full):
-
-    products    sums of products in any order, fused or not; 1/sqrt(d_h) on either side of them
-    functions   exp, log, log1p, sin, cos, pow within FUNCTION_ULP = 4 ulps
-    norm        x / sqrt(m + eps), x * (1 / sqrt(m + eps)), x * exp(-log(m + eps) / 2), the gain
-                before or after, m a mean or a sum times 1/D; its reverse rule expanded or not
-    softmax     e / sum, or exp(z - log-sum-exp) while |z| stays below WRITTEN_OUT = 2^20
-    sigmoid     1 / (1 + exp(-x)) or e / (1 + e); SiLU's slope in any of its three expansions
-    loss        gap + log(sum), gap + log1p(tail), or log-sum-exp minus target logit below 2^20;
-                a mean by division or by a reciprocal
-    reverse     values of the forward pass kept, or computed again from the operation's input
-
-Excluded: what overflows on the way, sigmoid by tanh, and softmax in rescaled pieces.
+`DECLARED_CLASS` says which programs the bound covers, its first-order part in full: each form of
+an operation moves its result by no more than the local errors of the record's entries together.
 """
 
 from __future__ import annotations
@@ -38,10 +27,22 @@ from .adjoints import Roundings, roundings
 from .arithmetic import recording
 from .recording import DIGITS, FORMS, FUNCTION_ULP, WRITTEN_OUT, Real, Record, slopes
 
-__all__ = ["Answer", "Truth", "truth_of"]
+__all__ = ["DECLARED_CLASS", "Answer", "Truth", "truth_of"]
 
 Ids: TypeAlias = Sequence[Sequence[int]]
 Array: TypeAlias = NDArray[np.float64]
+DECLARED_CLASS = {
+    "products": "sums of products in any order, fused or not; 1/sqrt(d_h) on either side of them",
+    "functions": f"exp, log, log1p, sin, cos and pow within {FUNCTION_ULP:g} ulps",
+    "norm": "x / sqrt(m + eps), x * (1 / sqrt(m + eps)) or x * exp(-log(m + eps) / 2), the gain"
+    " before or after, m a mean or a sum times 1/D; its reverse rule factored or not",
+    "softmax": "e / sum, or exp(z - log-sum-exp) while |z| stays below 2^20",
+    "sigmoid": "1 / (1 + exp(-x)) or e / (1 + e); the slope of SiLU in any of its expansions",
+    "loss": "gap + log(sum), gap + log1p(tail), or log-sum-exp minus target logit below 2^20; a"
+    " mean by division or by a reciprocal",
+    "reverse": "values of the forward pass kept, or computed again from an operation's input",
+    "excluded": "what overflows on the way, sigmoid by tanh, softmax in rescaled pieces",
+}
 LARGEST = float(np.finfo(np.float64).max)
 
 
