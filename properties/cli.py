@@ -12,7 +12,13 @@ from logitproof.core.errors import Refusal
 
 # Name -> (module, one line of help). The module is imported when its command is called.
 COMMANDS = {
-    "verify": ("logitproof.properties.verify", "check the published figures, digests and laws"),
+    "verify": (
+        "logitproof.properties.verify.command",
+        "check the published figures, digests and laws",
+    ),
+    "replay": ("logitproof.properties.verify.replay", "try again the case that a law failed in"),
+    "laws": ("logitproof.properties.law_command", "list the laws, or explain one"),
+    "faults": ("logitproof.properties.fault_command", "list planted faults, or see who sees them"),
     "golden": ("logitproof.golden.command", "check the golden set, or derive it anew"),
     "plan": ("logitproof.properties.plan_command", "plan two records before anything is allocated"),
     "demo": (
@@ -39,6 +45,10 @@ class Command(Protocol):
 
 class UsageError(Exception):
     """The command line is wrong."""
+
+
+class HarnessError(Exception):
+    """Nothing can be decided here, whatever the decoder does."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -96,6 +106,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except UsageError as wrong:
         return complain(wrong)
-    except (Refusal, OSError) as fact:
+    except (Refusal, OSError, HarnessError) as fact:
         return complain(f"logitproof: {fact}")
     return code

@@ -33,3 +33,8 @@ def load() -> None:
     """Registers the profiles and loads the one that `LOGITPROOF_PROFILE` names, or `quick`."""
     register()
     settings.load_profile(os.environ.get(VARIABLE, DEFAULT))
+
+
+def examples() -> int:
+    """How many cases the loaded profile gives a law that draws them itself."""
+    return settings().max_examples

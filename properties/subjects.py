@@ -26,17 +26,19 @@ from logitproof.core import (
 from logitproof.core.fresh import fresh_decoder
 from logitproof.core.initial import xavier
 
+from .components import CoreComponents
 from .laws.protocol import DecoderUnderTest, Ids, Valid
 from .scalar import EXACT, Arithmetic, Config, Generator, Layout, ScalarDecoder, initial_weights
 from .scalar.generator import depth_scaled as scaled_by_depth
 from .scalar.generator import matrix
+from .taps import core_taps, scalar_taps
 
 __all__ = ["CoreSubject", "DecoderUnderTest", "ScalarSubject"]
 
 Array = NDArray[np.float64]
 
 
-class CoreSubject:
+class CoreSubject(CoreComponents):
     """`logitproof.core` under test."""
 
     capabilities: Mapping[str, bool] = {
@@ -47,6 +49,8 @@ class CoreSubject:
         "repeated-backward": True,
         "recomputation": True,
         "refusals": True,
+        "taps": True,
+        **CoreComponents.component_capabilities,
     }
     conventions: Mapping[str, str] = {"functions": "correctly-rounded"}
 
@@ -61,6 +65,10 @@ class CoreSubject:
         """[B, T, V], from a forward that records nothing."""
         chosen = _core_layout(layout)
         return self.decoder.forward(ids, layout=chosen, context=NO_GRAD).logits.value
+
+    def taps(self, ids: Ids, layout: Layout | None = None) -> dict[str, Array]:
+        """What lies between ids and logits."""
+        return core_taps(self.decoder, ids, _core_layout(layout))
 
     def loss_and_gradients(
         self, ids: Ids, targets: Ids, layout: Layout | None = None, valid: Valid | None = None
@@ -191,6 +199,7 @@ class ScalarSubject:
         "initial-values": True,
         "raw-sum": True,
         "gradient-parts": True,
+        "taps": True,
     }
 
     decoder: ScalarDecoder
@@ -207,6 +216,10 @@ class ScalarSubject:
     def logits(self, ids: Ids, layout: Layout | None = None) -> Any:
         """[B][T][V]"""
         return self.decoder.logits(ids, layout)
+
+    def taps(self, ids: Ids, layout: Layout | None = None) -> dict[str, Array]:
+        """What lies between ids and logits."""
+        return scalar_taps(self.decoder, ids, layout)
 
     def loss_and_gradients(
         self, ids: Ids, targets: Ids, layout: Layout | None = None, valid: Valid | None = None

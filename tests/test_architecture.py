@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from logitproof.properties.faults import REGISTRY
+
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("core", "properties", "golden", "tests")
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
@@ -40,7 +42,9 @@ TYPE_ONLY = {("core.prepared", "core.backbone"), ("core.backward", "core.tape")}
 # Outside core: the first part of the module's name -> what it may import besides the standard
 # library. A folder name allows all of it; "properties" alone is never allowed to a judge.
 COMMAND = {"logitproof", "numpy", "mpmath", "hypothesis", "core", "properties", "golden"}
-JUDGES = {f"properties.{name}" for name in ("oracles", "scalar", "bounds", "compare", "gradcheck")}
+JUDGES = {f"properties.{name}" for name in (
+    "oracles", "scalar", "bounds", "truth", "compare", "gradcheck",
+)}  # fmt: skip
 LAW_TOOLS = {*JUDGES, "properties.strategies"}
 MODEL_TOOLS = {
     "properties.laws", "properties.invalid", "properties.situations", "properties.interrupts",
@@ -56,9 +60,10 @@ MAY_IMPORT = {
     "properties.oracles": {"mpmath"},
     "properties.scalar": {"properties.rounding", "mpmath"},
     "properties.bounds": {"mpmath", "properties.scalar"},
+    "properties.truth": {"mpmath", "numpy", "properties.scalar"},
     "properties.compare": {"numpy", "mpmath"},
     "properties.gradcheck": {"numpy", "mpmath"},
-    "properties.laws": {*LAW_TOOLS, "golden.figures", "numpy"},
+    "properties.laws": {*LAW_TOOLS, "properties.enumeration", "golden.figures", "numpy"},
     "properties.strategies": {"hypothesis", "numpy", "core"},
     "properties.invalid": {"hypothesis", "numpy", "core"},
     "properties.situations": {"numpy", "core"},
@@ -67,8 +72,14 @@ MAY_IMPORT = {
     "properties.health": {"core"},
     "properties.decoding": {"numpy", "core", "properties.interrupts"},
     "properties.machines": {*LAW_TOOLS, *MODEL_TOOLS},
+    "properties.tape_machine": MODEL_TOOLS,
     "properties.faults": {*LAW_TOOLS, *MODEL_TOOLS},
     "properties.subjects": COMMAND,
+    "properties.taps": {"core", "numpy", "properties.laws.protocol", "properties.scalar"},
+    "properties.components": {"core", "properties.invalid"},
+    "properties.textbook": {"numpy", "properties.scalar"},
+    "properties.leaning": {"properties.scalar", "properties.subjects"},
+    "properties.decoder_strategies": {"hypothesis", "properties.laws"},
     "properties.reported": set[str](),
     "properties.operands": {"hypothesis", "numpy", "properties.rounding_inputs"},
     "properties.loops": {"numpy", "properties.rounding_inputs"},
@@ -80,6 +91,10 @@ MAY_IMPORT = {
     "properties.refusals": {"core"},
     "properties.record_strategies": {"hypothesis", "core"},
     "properties.record_fuzz": {"core"},
+    "properties.killing": {"properties.faults", "properties.laws", "properties.subjects"},
+    "properties.kill_table": {"properties.faults", "properties.killing"},
+    "properties.fault_command": COMMAND,
+    "properties.law_command": COMMAND,
     "properties.plan_command": COMMAND,
     "properties.plan_table": COMMAND,
     "properties.config_json": COMMAND,
@@ -504,6 +519,12 @@ def test_modules_and_functions_stay_small(path: Path) -> None:
     assert (
         size_faults(parsed(path), code_lines(path.read_text(encoding="utf-8")), label(path)) == []
     )
+
+
+@pytest.mark.parametrize("path", CORE, ids=label)
+def test_core_holds_no_planted_fault(path: Path) -> None:
+    names = {node.name for node in ast.walk(parsed(path)) if isinstance(node, ast.FunctionDef)}
+    assert names & {fault.replace("-", "_") for fault in REGISTRY} == set()
 
 
 @pytest.mark.parametrize("path", TESTS, ids=label)

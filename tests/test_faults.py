@@ -2,12 +2,15 @@
 
 import pytest
 
-from logitproof.properties.faults import REGISTRY
+from logitproof.properties.faults import EQUIVALENTS, REGISTRY
+from logitproof.properties.killing import Matrix, every, family, rows
 from logitproof.properties.laws import REGISTRY as LAWS
 from logitproof.properties.subjects import CoreSubject
 
 pytestmark = pytest.mark.fault
 
+BITS = ("decoder.scalar-bits", "session.splits", "fused.causal-softmax", "tape.reuse")
+FAMILIES = list(dict.fromkeys(map(family, LAWS)))
 PAIRS = [(law.id, fault) for law in LAWS.values() for fault in law.faults]
 
 
@@ -46,3 +49,32 @@ def test_a_fault_is_gone_after_an_exception_too() -> None:
     with pytest.raises(KeyError), planted:
         raise KeyError
     assert [vars(owner)[name] for owner, name in planted.places] == before
+
+
+def test_there_are_faults_enough_and_most_of_them_were_seen_somewhere() -> None:
+    sources = [fault.source for fault in REGISTRY.values()]
+    assert len(REGISTRY) >= 80
+    assert sum("peers.md" in source or "cases: " in source for source in sources) >= 40
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_family_of_laws_is_needed_by_a_fault_that_others_do_not_promise_to_see(name: str) -> None:
+    seen_by = [{family(law) for law in fault.killed_by} for fault in REGISTRY.values()]
+    assert {name} in seen_by
+
+
+@pytest.mark.slow
+def test_with_any_family_of_laws_switched_off_a_fault_survives() -> None:
+    kills = [k for row in rows(every(REGISTRY, list(LAWS)), examples=6, jobs=2) for k in row]
+    matrix = Matrix(kills=tuple(kills), seconds=0.0)
+    assert matrix.survivors == ()
+    assert matrix.idle_laws == ()
+    assert [name for name, (_, _, alone) in matrix.families().items() if not alone] == []
+
+
+@pytest.mark.parametrize("law", BITS)
+@pytest.mark.parametrize("change", EQUIVALENTS)
+def test_a_known_equivalent_changes_no_bit(change: str, law: str) -> None:
+    with EQUIVALENTS[change]:
+        outcome = LAWS[law](CoreSubject(), 9)
+    assert outcome.holds, outcome

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from logitproof.properties import profiles
 from logitproof.properties.laws import REGISTRY, Law
 from logitproof.properties.laws.cases import Case, full_cases, mixed_cases, padded_cases
 from logitproof.properties.laws.difference import first_difference, first_named_difference
@@ -21,7 +22,7 @@ OF_SCALAR = [law for law in LAWS if not law.missing(ScalarSubject())]
 @pytest.mark.property
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.id)
 def test_the_core_keeps(law: Law) -> None:
-    outcome = law(CoreSubject())
+    outcome = law(CoreSubject(), profiles.examples())
     assert outcome.holds, outcome
     assert outcome.cases > 0
 
@@ -29,7 +30,7 @@ def test_the_core_keeps(law: Law) -> None:
 @pytest.mark.property
 @pytest.mark.parametrize("law", OF_SCALAR, ids=lambda law: law.id)
 def test_the_scalar_decoder_keeps(law: Law) -> None:
-    outcome = law(ScalarSubject())
+    outcome = law(ScalarSubject(), profiles.examples())
     assert outcome.holds, outcome
 
 
@@ -38,7 +39,7 @@ def test_the_scalar_decoder_keeps(law: Law) -> None:
 def test_the_scalar_decoder_on_the_c_library_keeps(law: Law) -> None:
     answer = c_library_functions()
     assert answer == GLIBC_FMA or pytest.skip(f"the functions here are those of {answer}")
-    outcome = law(ScalarSubject(C_LIBRARY))
+    outcome = law(ScalarSubject(C_LIBRARY), profiles.examples())
     assert outcome.holds, outcome
 
 

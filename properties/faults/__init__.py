@@ -3,10 +3,22 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from .equivalents import FAULTS as EQUIVALENT
 from .fault import Fault
 from .mistakes import FAULTS as MISTAKES
 from .orders import FAULTS as ORDERS
+from .plans import FAULTS as PLANS
+from .positions import FAULTS as POSITIONS
+from .rows import FAULTS as ROWS
+from .sessions import FAULTS as SESSIONS
+from .tapes import FAULTS as TAPES
+from .texts import FAULTS as TEXTS
+from .values import FAULTS as VALUES
 
-__all__ = ["REGISTRY", "Fault"]
+__all__ = ["EQUIVALENTS", "REGISTRY", "Fault"]
 
-REGISTRY: Mapping[str, Fault] = MappingProxyType({f.id: f for f in (*ORDERS, *MISTAKES)})
+_ALL = (*ORDERS, *MISTAKES, *POSITIONS, *ROWS, *TAPES, *SESSIONS, *PLANS, *TEXTS, *VALUES)
+
+REGISTRY: Mapping[str, Fault] = MappingProxyType({f.id: f for f in _ALL})
+EQUIVALENTS: Mapping[str, Fault] = MappingProxyType({f.id: f for f in EQUIVALENT})
+assert len(REGISTRY) == len(_ALL), "a fault's id stands twice"

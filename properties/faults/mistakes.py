@@ -192,7 +192,8 @@ def adjoints_survive_pass(right: Any) -> Any:
         again = passes[output] = passes.get(output, 0) + 1
         zero = np.zeros(())
         return [
-            (p, after + (again - 1) * self.adjoints.get(id(p), zero)) for p, after in right(self)
+            (p, np.asarray(after + (again - 1) * self.adjoints.get(id(p), zero)))
+            for p, after in right(self)
         ]
 
     return accumulated

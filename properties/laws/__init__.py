@@ -1,11 +1,54 @@
 """Relations that must hold over any implementation."""
 
+from .components import Components
+from .counts import LAWS as COUNTS
 from .decoder import LAWS as DECODER
-from .law import Law, Outcome
+from .functions import LAWS as FUNCTIONS
+from .gather import LAWS as GATHER
+from .law import Finding, Law, Outcome
+from .norm import LAWS as NORM
+from .operations import LAWS as OPERATIONS
 from .protocol import DecoderUnderTest
 from .published import LAWS as PUBLISHED
+from .records import LAWS as RECORDS
+from .refusals import LAWS as REFUSALS
 from .registry import registry
+from .rotary import LAWS as ROTARY
+from .sessions import LAWS as SESSIONS
+from .softmax import LAWS as SOFTMAX
+from .tape import LAWS as TAPE
+from .truth import LAWS as TRUTH
+from .version import VERSION, digest_of
 
-__all__ = ["REGISTRY", "DecoderUnderTest", "Law", "Outcome"]
+__all__ = [
+    "REGISTRY",
+    "VERSION",
+    "Components",
+    "DecoderUnderTest",
+    "Finding",
+    "Law",
+    "Outcome",
+    "digest",
+]
 
-REGISTRY = registry(PUBLISHED, DECODER)
+REGISTRY = registry(
+    PUBLISHED,
+    DECODER,
+    TRUTH,
+    SESSIONS,
+    GATHER,
+    SOFTMAX,
+    NORM,
+    ROTARY,
+    FUNCTIONS,
+    OPERATIONS,
+    TAPE,
+    REFUSALS,
+    COUNTS,
+    RECORDS,
+)
+
+
+def digest() -> str:
+    """SHA-256 of the ids and statements of all laws."""
+    return digest_of(REGISTRY)

@@ -76,5 +76,8 @@ class Capable(DecoderUnderTest, Protocol):
     ) -> tuple[float, Arrays]:
         """`recomputation`: `loss_and_gradients` keeping block boundaries alone."""
 
+    def taps(self, ids: Ids, layout: Layout | None = None) -> Arrays:
+        """`taps`: what lies between ids and logits, named as in `properties.taps`."""
+
     def snapshot(self) -> Mapping[str, bytes]:
         """`refusals`: everything that a call could change, by name."""

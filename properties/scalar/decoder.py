@@ -49,7 +49,7 @@ class ScalarDecoder:
 
     def logits(self, ids: Ids, layout: Layout | None = None) -> list[Matrix]:
         """[B][T][V]; -1 in inactive cells."""
-        return [row.logits for row in self._rows(ids, layout)]
+        return [row.logits for row in self.rows(ids, layout)]
 
     def run(
         self,
@@ -59,20 +59,24 @@ class ScalarDecoder:
         valid: Sequence[Sequence[bool]] | None = None,
     ) -> Result:
         """Forward, loss over the valid cells (default: all active ones) and reverse pass."""
+        return self.finished(self.rows(ids, layout), targets, valid)
+
+    def finished(
+        self, rows: list[Row], targets: Ids, valid: Sequence[Sequence[bool]] | None = None
+    ) -> Result:
+        """Loss and reverse pass of rows that have run forward."""
         a = self.arithmetic
-        layout = layout or Layout.full(len(ids), len(ids[0]))
-        rows = self._rows(ids, layout)
         cells = [
             (b, t)
-            for b, length in enumerate(layout.lengths)
-            for t in range(length)
+            for b, row in enumerate(rows)
+            for t in range(row.cells.length)
             if valid is None or valid[b][t]
         ]
         chosen = [targets[b][t] for b, t in cells]
         picked = [rows[b].logits[t] for b, t in cells]
         losses, loss, loss_sum, slopes = nll(a, picked, chosen)
         blank = [a.number(0.0)] * self.config.vocabulary_size
-        logits_grad = [[blank] * len(row) for row in ids]
+        logits_grad = [[blank] * len(row.logits) for row in rows]
         for (b, t), slope in zip(cells, slopes, strict=True):
             logits_grad[b][t] = slope
         gradients = Gradients(a, self.weights)
@@ -92,7 +96,8 @@ class ScalarDecoder:
             head_gradient=gradients.sums["token_embedding.weight"],
         )
 
-    def _rows(self, ids: Ids, layout: Layout | None) -> list[Row]:
+    def rows(self, ids: Ids, layout: Layout | None = None) -> list[Row]:
+        """The rows, run forward, with everything that their reverse pass reads."""
         layout = layout or Layout.full(len(ids), len(ids[0]))
         cells = [
             Cells(

@@ -73,20 +73,16 @@ class Row:
 
 
 class Rotation:
-    """Sines and cosines per position below the capacity. Source: numerics.md section 11"""
+    """Sines and cosines of each position asked for. Source: numerics.md section 11"""
 
     def __init__(self, config: Config, arithmetic: Arithmetic) -> None:
         a, d_h = arithmetic, config.head_width
         base = a.number(config.rope_base)
-        frequencies = [
+        self.frequencies = [
             a.pow(base, a.number(-2.0 * i) / a.number(float(d_h))) for i in range(d_h // 2)
         ]
-        angles = [
-            [a.number(float(p)) * f for f in frequencies] for p in range(config.max_positions)
-        ]
-        self.sines = [[a.clean(a.sin(angle)) for angle in row] for row in angles]
-        self.cosines = [[a.clean(a.cos(angle)) for angle in row] for row in angles]
         self.arithmetic = arithmetic
+        self.known: dict[int, list[tuple[Number, Number]]] = {}
 
     def turned(self, x: Vector, position: int) -> Vector:
         """Each pair (l, r) as (l*c - r*s, l*s + r*c)."""
@@ -105,7 +101,11 @@ class Rotation:
         return out
 
     def _at(self, position: int) -> list[tuple[Number, Number]]:
-        return list(zip(self.cosines[position], self.sines[position], strict=True))
+        if position not in self.known:
+            a = self.arithmetic
+            angles = [a.number(float(position)) * f for f in self.frequencies]
+            self.known[position] = [(a.clean(a.cos(x)), a.clean(a.sin(x))) for x in angles]
+        return self.known[position]
 
 
 def times(a: Arithmetic, rows: Matrix, weight: Matrix) -> Matrix:

@@ -1,5 +1,1 @@
-"""`logitproof verify`: the published figures, the digests and the laws, on the core here."""
-
-from .command import add_arguments, run
-
-__all__ = ["add_arguments", "run"]
+"""`logitproof verify` and `logitproof replay`: the laws on any decoder, and one case again."""

@@ -1,4 +1,4 @@
-"""`logitproof verify [--profile quick|ci] [--law GLOB] [--json FILE]`."""
+"""`logitproof verify`: tries the laws on a decoder, writes the facts, prints the report."""
 
 from __future__ import annotations
 
@@ -8,31 +8,38 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from hypothesis import settings
 
 from logitproof.properties import laws, profiles
 from logitproof.properties.cli import UsageError
-from logitproof.properties.laws import DecoderUnderTest, Law, Outcome
-from logitproof.properties.subjects import CoreSubject
+from logitproof.properties.laws import Law
 
-from .environment import Environment
-from .report import FAILS, HOLDS, NOT_ASKED, Report, Verdict, lines
+from .environment import Environment, check_subnormals
+from .files import check_place, write
+from .matrix import KillMatrix, read_matrix
+from .page import page
+from .plain import NotPlain
+from .replay import Replay, text_of
+from .report import FAILS, HOLDS, NOT_APPLICABLE, UNDECIDED, Report, Verdict, lines
+from .running import Part, Plan, Progress, tried
+from .subject import SHIPPED, Make, maker
 
 __all__ = ["add_arguments", "run", "verify"]
 
-FALSE = 1  # something is false
-PROFILES = ("quick", "ci")
+FALSE = 1  # something is false, or not decided
+PROFILES = ("quick", "ci", "soak")
 WIDTHS = (60, 140)
-
-Progress = Callable[[str], None]
+UNDECIDABLE = 0.01  # of a law's entries; beyond that its verdict is none
+SEEDS = 1 << 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares how many cases, which laws, and where the facts go."""
+    """Declares which cases, which laws, which decoder, and where the facts go."""
     parser.add_argument(
         "--profile",
         choices=PROFILES,
@@ -42,26 +49,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--law", metavar="GLOB", default="*", help="only the laws whose id matches, as in decoder.*"
     )
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the facts to FILE too")
+    parser.add_argument(
+        "--decoder",
+        metavar="NAME",
+        default="core",
+        help=f"{', '.join(SHIPPED)}, or package.module:factory (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--jobs", metavar="N", type=_whole(1, 1025), default=1, help="processes (default: 1)"
+    )
+    parser.add_argument(
+        "--seed",
+        metavar="N",
+        type=_whole(0, SEEDS),
+        help="draw other cases than the fixed ones; the same seed draws the same",
+    )
+    for name, what in (("json", "the facts"), ("html", "a page for a browser")):
+        parser.add_argument(
+            f"--{name}", metavar="FILE", type=Path, help=f"write {what} to FILE too"
+        )
+    parser.add_argument(
+        "--kill-matrix",
+        metavar="FILE",
+        type=Path,
+        help="written by `logitproof faults run --json`: shown in the page",
+    )
+    parser.add_argument(
+        "--replays",
+        metavar="DIR",
+        type=Path,
+        default=Path(),
+        help="where the cases that fail are written (default: here)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Tries the laws on the core, writes the facts, prints the report. 0, or 1 on a failure.
+    """Tries the laws, writes the files, prints the report. 0, or 1 on a failure.
 
-    Raises UsageError for a GLOB that matches no law, and OSError before any law is tried
-    where FILE cannot be written.
+    Raises, before any law is tried: UsageError for a GLOB without a law, a decoder that is none
+    or a matrix that is none; OSError where a FILE cannot be written; HarnessError, at any time,
+    where subnormals are flushed to zero.
     """
     chosen = {id_: law for id_, law in laws.REGISTRY.items() if fnmatchcase(id_, args.law)}
     if not chosen:
         raise UsageError(f"logitproof verify: no law matches {args.law!r}")
-    if args.json is not None:
-        args.json.open("a", encoding="utf-8").close()
-    profiles.register()
-    examples = settings.get_profile(args.profile).max_examples
-    report = verify(CoreSubject(), "core", chosen, args.profile, examples, _progress())
-    if args.json is not None:
-        text = json.dumps(report.facts(), indent=2, allow_nan=False) + "\n"
-        args.json.write_text(text, encoding="utf-8", newline="\n")
+    _check_files(args)
+    check_subnormals("at the start")
+    matrix = None if args.kill_matrix is None else read_matrix(args.kill_matrix)
+    for path in filter(None, (args.json, args.html)):
+        check_place(path)
+    make = maker(args.decoder)
+    plan = _plan(args)
+    report = verify(chosen, make, plan, args.profile, args.replays, _progress())
+    _write(report, matrix, args.json, args.html)
     columns = min(max(shutil.get_terminal_size().columns, WIDTHS[0]), WIDTHS[1])
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     print("\n".join(lines(report, width=columns, colour=colour)))
@@ -69,50 +109,112 @@ def run(args: argparse.Namespace) -> int:
 
 
 def verify(
-    implementation: DecoderUnderTest,
-    name: str,
     chosen: Mapping[str, Law],
+    make: Make,
+    plan: Plan,
     profile: str,
-    examples: int,
+    replays: Path,
     progress: Progress,
 ) -> Report:
-    """Tries every law chosen, in order."""
+    """Tries every law chosen, in order; the cases that fail go into the folder `replays`."""
     start = time.perf_counter()
-    verdicts = []
-    for number, law in enumerate(chosen.values(), 1):
-        verdicts.append(
-            _tried(law, implementation, examples, f"[{number}/{len(chosen)}] {law.id}", progress)
-        )
-    progress("")
+    verdicts = [
+        _verdict(law, missing, part, _kept(law, part, plan.decoder, replays))
+        for law, missing, part in tried(chosen, make, plan, progress)
+    ]
     return Report(
-        subject=name,
-        profile=f"{profile}",
+        subject=plan.decoder,
+        profile=profile,
+        seed=plan.seed,
         environment=Environment.here(),
         verdicts=tuple(verdicts),
         seconds=round(time.perf_counter() - start, 3),
     )
 
 
-def _tried(
-    law: Law, implementation: DecoderUnderTest, examples: int, label: str, progress: Progress
-) -> Verdict:
-    start = time.perf_counter()
-    missing = law.missing(implementation)
-    outcome = Outcome(cases=0)
-    progress(label)
-    for outcome in () if missing else law.steps(implementation, examples):
-        progress(f"{label}: {outcome.cases} cases")
+def _check_files(args: argparse.Namespace) -> None:
+    """That the files asked for make sense together."""
+    if args.kill_matrix is not None and args.html is None:
+        raise UsageError("logitproof verify: --kill-matrix is for the page of --html")
+    if args.json is not None and args.json == args.html:
+        raise UsageError(f"logitproof verify: {args.json} cannot hold the facts and the page")
+    if not args.replays.is_dir():
+        raise UsageError(f"logitproof verify: --replays {args.replays}: no such folder")
+
+
+def _plan(args: argparse.Namespace) -> Plan:
+    """A profile that varies, without a seed of the caller's, has one of its own."""
+    profiles.register()
+    profile = settings.get_profile(args.profile)
+    seed = args.seed
+    if seed is None and not profile.derandomize:
+        seed = int.from_bytes(os.urandom(4), "big")
+    return Plan(decoder=args.decoder, examples=profile.max_examples, seed=seed, jobs=args.jobs)
+
+
+def _verdict(law: Law, missing: tuple[str, ...], part: Part, replay: str | None) -> Verdict:
+    failed = part.failure
     return Verdict(
         id=law.id,
         statement=law.statement,
         source=law.source,
-        verdict=NOT_ASKED if missing else HOLDS if outcome.holds else FAILS,
-        cases=outcome.cases,
-        seconds=round(time.perf_counter() - start, 3),
+        verdict=NOT_APPLICABLE if missing else _word(part),
+        cases=part.cases,
+        seconds=round(part.seconds, 3),
+        entries=part.entries,
+        undecidable=part.undecidable,
+        ratios=part.ratios,
+        regimes=part.regimes,
         missing=missing,
-        case=outcome.case,
-        difference=outcome.difference,
+        case=None if failed is None else str(part.case),
+        difference=None if failed is None else failed.words,
+        place=None if failed is None else failed.place,
+        replay=replay,
     )
+
+
+def _word(part: Part) -> str:
+    if part.failure is not None:
+        return FAILS
+    return UNDECIDED if part.undecidable > UNDECIDABLE * part.entries else HOLDS
+
+
+def _kept(law: Law, part: Part, decoder: str, replays: Path) -> str | None:
+    """The file with the failing case; None where none failed or it cannot be written."""
+    if part.failure is None:
+        return None
+    path = replays / f"{law.id}.replay.json"
+    replay = Replay(law=law.id, decoder=decoder, case=part.case, found=part.failure.words)
+    try:
+        write(path, text_of(replay))
+    except (NotPlain, OSError) as fact:
+        print(f"no replay file: {path}: {fact}", file=sys.stderr)
+        return None
+    return str(path)
+
+
+def _write(
+    report: Report, matrix: KillMatrix | None, facts: Path | None, html: Path | None
+) -> None:
+    """Both texts first: where one cannot be made, neither file is there."""
+    texts: list[tuple[Path, str]] = []
+    if facts is not None:
+        texts.append((facts, json.dumps(report.facts(), indent=2, allow_nan=False) + "\n"))
+    if html is not None:
+        texts.append((html, page(report, matrix)))
+    for path, text in texts:
+        write(path, text)
+
+
+def _whole(least: int, below: int) -> Any:
+    """An argument's type: a whole number from `least`, under `below`."""
+
+    def number(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and least <= int(text) < below):
+            raise argparse.ArgumentTypeError(f"{text}: a whole number from {least} is wanted")
+        return int(text)
+
+    return number
 
 
 def _progress() -> Progress:

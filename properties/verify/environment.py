@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import math
 import platform
@@ -17,8 +16,15 @@ import numpy as np
 from logitproof import __version__
 from logitproof.golden import figures
 from logitproof.properties import laws
+from logitproof.properties.cli import HarnessError
 
-__all__ = ["Environment", "c_library_functions", "keeps_subnormals", "numpy_cpu_features"]
+__all__ = [
+    "Environment",
+    "c_library_functions",
+    "check_subnormals",
+    "keeps_subnormals",
+    "numpy_cpu_features",
+]
 
 GLIBC_FMA = "glibc with fused multiply-add"
 GLIBC_PLAIN = "glibc without fused multiply-add"
@@ -46,7 +52,7 @@ class Environment:
         library = " ".join(part for part in platform.libc_ver() if part) or "unnamed"
         return cls(
             logitproof=__version__,
-            laws=f"{len(laws.REGISTRY)} laws, set {_law_set()}",
+            laws=f"set {laws.VERSION}: {len(laws.REGISTRY)} laws, sha256 {laws.digest()[:12]}",
             figures=f"{figures.FORMAT}, sha256 {figures.digest()[:12]}",
             python=f"{platform.python_implementation()} {platform.python_version()}",
             platform=f"{platform.system()} {platform.machine()}",
@@ -87,6 +93,10 @@ def keeps_subnormals() -> bool:
     )
 
 
-def _law_set() -> str:
-    text = "\n".join(f"{law.id}: {law.statement}" for law in laws.REGISTRY.values())
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+def check_subnormals(when: str) -> None:
+    """Raises HarnessError where this thread flushes subnormals: right code would give wrong bits.
+
+    Source: cases: num-ftz
+    """
+    if not keeps_subnormals():
+        raise HarnessError(f"subnormal numbers are flushed to zero {when}: nothing can be decided")

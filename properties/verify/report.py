@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .environment import Environment
 
-__all__ = ["Report", "Verdict", "lines"]
+__all__ = [
+    "FAILS",
+    "HOLDS",
+    "NOT_APPLICABLE",
+    "UNDECIDED",
+    "Report",
+    "Verdict",
+    "again",
+    "conclusion",
+    "failure_facts",
+    "legend",
+    "lines",
+]
 
-FORMAT = "logitproof-verify-v1"
-HOLDS, FAILS, NOT_ASKED = "holds", "FAILS", "not asked"
-COLOURS = {HOLDS: "32", FAILS: "1;31", NOT_ASKED: "33"}  # green, bold red, yellow
+FORMAT = "logitproof-verify-v2"
+HOLDS, FAILS, UNDECIDED, NOT_APPLICABLE = "holds", "FAILS", "undecided", "not applicable"
+SHORT = {NOT_APPLICABLE: "n/a"}  # where a column is narrow
+COLOURS = {HOLDS: "32", FAILS: "1;31", UNDECIDED: "1;33", NOT_APPLICABLE: "33"}
+DIM = "2"
+IN_FULL = 3  # failures told part by part on a screen; of the others what was found, and how again
 WIDE = 110  # columns from which a statement stands beside its law
 LABELS = {"cpu_features": "cpu features", "c_library": "c library"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What became of one law."""
+    """What became of one law.
+
+    ratios: per case measured, the largest error over its bound
+    place:  the first place that differs, as far as it is known
+    replay: the file that holds the failing case
+    """
 
     id: str
     statement: str
@@ -28,9 +49,25 @@ class Verdict:
     verdict: str
     cases: int
     seconds: float
+    entries: int = 0
+    undecidable: int = 0
+    ratios: tuple[float, ...] = ()
+    regimes: Mapping[str, int] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     case: str | None = None
     difference: str | None = None
+    place: str | None = None
+    replay: str | None = None
+
+    @property
+    def worst(self) -> float | None:
+        """The largest error over its bound."""
+        return max(self.ratios, default=None)
+
+    @property
+    def median(self) -> float | None:
+        """The median over the cases of the largest error over its bound."""
+        return sorted(self.ratios)[len(self.ratios) // 2] if self.ratios else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +76,15 @@ class Report:
 
     subject: str
     profile: str
+    seed: int | None
     environment: Environment
     verdicts: tuple[Verdict, ...]
     seconds: float
+
+    @property
+    def applicable(self) -> tuple[Verdict, ...]:
+        """The laws that were tried."""
+        return tuple(v for v in self.verdicts if v.verdict != NOT_APPLICABLE)
 
     @property
     def failed(self) -> tuple[Verdict, ...]:
@@ -49,17 +92,29 @@ class Report:
         return tuple(v for v in self.verdicts if v.verdict == FAILS)
 
     @property
+    def undecided(self) -> tuple[Verdict, ...]:
+        """The laws whose bounds were too wide too often."""
+        return tuple(v for v in self.verdicts if v.verdict == UNDECIDED)
+
+    @property
     def holds(self) -> bool:
-        """True when arithmetic can be relied on here, and every law asked holds."""
-        return not self.failed and self.environment.subnormals == "kept"
+        """True when every law tried holds, and one was tried."""
+        return bool(self.applicable) and not self.failed and not self.undecided
+
+    @property
+    def title(self) -> str:
+        """Which decoder, how many cases, from where."""
+        drawn = "the fixed cases" if self.seed is None else f"seed {self.seed}"
+        return f"logitproof verify: {self.subject}, profile {self.profile}, {drawn}"
 
     def facts(self) -> dict[str, Any]:
         """The report as JSON values."""
-        laws = [asdict(v) for v in self.verdicts]
+        laws = [{**asdict(v), "worst": v.worst, "median": v.median} for v in self.verdicts]
         return {
             "format": FORMAT,
             "subject": self.subject,
             "profile": self.profile,
+            "seed": self.seed,
             "environment": asdict(self.environment),
             "laws": laws,
             "holds": self.holds,
@@ -67,77 +122,117 @@ class Report:
         }
 
 
+def again(report: Report, verdict: Verdict) -> str:
+    """The command that repeats the finding: the replay, or else the run of this law."""
+    if verdict.replay is not None:
+        return f"logitproof replay {shlex.quote(verdict.replay)}"
+    seed = "" if report.seed is None else f" --seed {report.seed}"
+    decoder = "" if report.subject == "core" else f" --decoder {shlex.quote(report.subject)}"
+    return f"logitproof verify --profile {report.profile} --law {verdict.id}{decoder}{seed}"
+
+
+def failure_facts(report: Report, verdict: Verdict) -> dict[str, str]:
+    """What there is to know about a law that fails, part by part."""
+    parts = {
+        "law": f"{verdict.statement} ({verdict.source})",
+        "place": verdict.place,
+        "found": verdict.difference,
+        "input": verdict.case,
+        "passed": f"{verdict.cases} cases before this one",
+        "again": again(report, verdict),
+    }
+    return {name: text for name, text in parts.items() if text}
+
+
+def legend(report: Report) -> str:
+    """What the verdicts mean, and how much they rest on."""
+    cases = f"{sum(v.cases for v in report.applicable)} cases"
+    measured = any(v.entries for v in report.verdicts)
+    bound = (
+        ' "worst" is the largest error over the bound derived for its entry: above 1 is wrong.'
+        if measured
+        else ""
+    )
+    return (
+        f'"{HOLDS}" means: no difference, bit for bit where bits are stated, in {cases} run in'
+        f" {report.seconds:.1f} s. Published figures are all compared; the other laws were tried on"
+        f" as many drawn cases as the profile says, which is no proof.{bound}"
+    )
+
+
+def conclusion(report: Report) -> tuple[str, str]:
+    """One sentence, and the verdict that it is."""
+    tried = len(report.applicable)
+    skipped = len(report.verdicts) - tried
+    rest = f"; {skipped} not applicable" if skipped else ""
+    if not tried:
+        return "No law is applicable: nothing was tried.", UNDECIDED
+    if report.failed:
+        word = "FAILS" if len(report.failed) == 1 else "FAIL"
+        rest = (f"; {len(report.undecided)} undecided" if report.undecided else "") + rest
+        return f"{len(report.failed)} of {_laws(tried)} {word}{rest}.", FAILS
+    if report.undecided:
+        return f"{len(report.undecided)} of {_laws(tried)} undecided{rest}.", UNDECIDED
+    word = "The one law tried holds" if tried == 1 else f"All {tried} laws hold"
+    return f"{word}{rest}.", HOLDS
+
+
 def lines(report: Report, *, width: int, colour: bool) -> Iterator[str]:
     """The report for a screen of `width` columns."""
-    yield f"logitproof verify: {report.subject}, profile {report.profile}"
+    yield from _hanging("", report.title, width)
     yield ""
     for name, fact in asdict(report.environment).items():
         yield from _hanging(f"  {LABELS.get(name, name):<14}", fact, width)
     yield ""
+    yield from _table(report, width, colour=colour)
+    for number, verdict in enumerate(report.failed):
+        yield ""
+        yield _painted(f"{verdict.id} {FAILS}", COLOURS[FAILS], colour=colour)
+        for name, text in failure_facts(report, verdict).items():
+            if name == "again":
+                yield f"  {name:<8}{text}"  # whole, to be copied
+            elif number < IN_FULL or name == "found":
+                yield from _hanging(f"  {name:<8}", text, width)
+    yield ""
+    yield from textwrap.wrap(legend(report), width)
+    yield ""
+    sentence, verdict_word = conclusion(report)
+    yield _painted(sentence, COLOURS[verdict_word], colour=colour)
+
+
+def _table(report: Report, width: int, *, colour: bool) -> Iterator[str]:
     longest = max(len(v.id) for v in report.verdicts)
-    head = f"  {'verdict':<9}  {'law':<{longest}}  {'cases':>5}  {'time':>6}"
+    measured = any(v.ratios for v in report.verdicts)
+    worst = f"  {'worst':>6}" if measured else ""
+    head = f"  {'verdict':<9}  {'law':<{longest}}  {'cases':>5}{worst}"
+    timed = len(head) + 9 <= width
+    head += f"  {'time':>7}" if timed else ""
     yield f"{head}  statement" if width >= WIDE else head
     for verdict in report.verdicts:
-        yield from _row(verdict, longest, width, colour=colour)
-    for verdict in report.failed:
-        yield ""
-        yield from _failure(verdict, report.profile, width, colour=colour)
-    yield ""
-    yield from textwrap.wrap(_legend(report), width)
-    yield ""
-    yield _painted(*_conclusion(report), colour=colour)
+        word = SHORT.get(verdict.verdict, verdict.verdict)
+        shown = _painted(f"{word:<9}", COLOURS[verdict.verdict], colour=colour)
+        ratio = "" if verdict.worst is None else f"{verdict.worst:.3f}"
+        ratio = f"  {ratio:>6}" if measured else ""
+        seconds = f"{verdict.seconds:.2f} s"
+        time = f"  {seconds:>7}" if timed else ""
+        start = f"  {shown}  {verdict.id:<{longest}}  {verdict.cases:>5}{ratio}{time}"
+        indent = " " * (len(head) + 2 if width >= WIDE else 2 + 9 + 2)
+        wrapped = list(_hanging(indent, _statement(verdict), width))
+        if width >= WIDE:
+            yield f"{start}  {_painted(wrapped.pop(0).strip(), DIM, colour=colour)}"
+        else:
+            yield start
+        for text in wrapped:
+            yield indent + _painted(text.strip(), DIM, colour=colour)
 
 
-def _row(verdict: Verdict, longest: int, width: int, *, colour: bool) -> Iterator[str]:
-    word = _painted(f"{verdict.verdict:<9}", verdict.verdict, colour=colour)
-    seconds = f"{verdict.seconds:.2f} s"
-    start = f"  {word}  {verdict.id:<{longest}}  {verdict.cases:>5}  {seconds:>6}"
-    needs = f" (needs {', '.join(verdict.missing)})" if verdict.missing else ""
-    indent = 2 + 9 + 2
-    if width < WIDE:
-        yield start
-        yield from _hanging(" " * indent, verdict.statement + needs, width)
-        return
-    shift = indent + longest + 2 + 5 + 2 + 6 + 2
-    wrapped = list(_hanging(" " * shift, verdict.statement + needs, width))
-    yield f"{start}  {wrapped[0].strip()}"
-    yield from wrapped[1:]
-
-
-def _failure(verdict: Verdict, profile: str, width: int, *, colour: bool) -> Iterator[str]:
-    yield _painted(f"{verdict.id} {FAILS}", FAILS, colour=colour)
-    parts = {
-        "law": f"{verdict.statement} ({verdict.source})",
-        "input": verdict.case or "",
-        "found": verdict.difference or "",
-        "passed": f"{verdict.cases} cases before this one",
-        "again": f"logitproof verify --profile {profile} --law {verdict.id}",
-    }
-    for name, text in parts.items():
-        yield from _hanging(f"  {name:<8}", text, width)
-
-
-def _legend(report: Report) -> str:
-    asked = [v for v in report.verdicts if v.verdict != NOT_ASKED]
-    cases = f"{sum(v.cases for v in asked)} cases"
-    return (
-        f'"{HOLDS}" means: no difference, bit for bit where bits are stated, in {cases} run in'
-        f" {report.seconds:.1f} s. Published figures are all compared; the other laws were tried on"
-        " as many drawn cases as the profile says, which is no proof."
-    )
-
-
-def _conclusion(report: Report) -> tuple[str, str]:
-    asked = [v for v in report.verdicts if v.verdict != NOT_ASKED]
-    skipped = len(report.verdicts) - len(asked)
-    rest = f"; {skipped} not asked" if skipped else ""
-    if report.environment.subnormals != "kept":
-        return "This process flushes subnormal numbers to zero: nothing is decided.", FAILS
-    if report.failed:
-        word = "FAILS" if len(report.failed) == 1 else "FAIL"
-        return f"{len(report.failed)} of {_laws(len(asked))} {word}{rest}.", FAILS
-    word = "The one law asked holds" if len(asked) == 1 else f"All {len(asked)} laws hold"
-    return f"{word}{rest}.", HOLDS
+def _statement(verdict: Verdict) -> str:
+    if verdict.missing:
+        return f"{NOT_APPLICABLE}: needs {', '.join(verdict.missing)}. {verdict.statement}"
+    if verdict.undecidable:
+        counted = f"{verdict.undecidable} of {verdict.entries} entries undecidable"
+        return f"{verdict.statement} ({counted})"
+    return verdict.statement
 
 
 def _laws(count: int) -> str:
@@ -154,5 +249,5 @@ def _hanging(label: str, text: str, width: int) -> Iterator[str]:
     )
 
 
-def _painted(text: str, verdict: str, *, colour: bool) -> str:
-    return f"\x1b[{COLOURS[verdict]}m{text}\x1b[0m" if colour else text
+def _painted(text: str, code: str, *, colour: bool) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if colour else text

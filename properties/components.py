@@ -1,0 +1,94 @@
+"""The parts of the core as what the laws over components can judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+from logitproof import core
+from logitproof.core import Decoder, DecodeSession
+from logitproof.core.rope import RotaryTable
+
+from .invalid.boundary import Boundary, NearMiss, state
+from .invalid.registry import BOUNDARIES, refusal
+
+__all__ = ["CoreComponents"]
+
+POISON = 1e300
+
+
+class CoreComponents:
+    """The methods behind the capabilities of `laws.protocol.Components`."""
+
+    component_capabilities: Mapping[str, bool] = {
+        "operations": True,
+        "functions": True,
+        "tape": True,
+        "layers": True,
+        "sessions": True,
+        "tokenizer": True,
+        "records": True,
+        "planner": True,
+        "boundaries": True,
+    }
+
+    parts: Any = core
+    decoder: Decoder
+
+    def rotation(self, width: int, capacity: int, base: float) -> Any:
+        """The core's rotary table."""
+        return RotaryTable(width, capacity, base)
+
+    def session(self) -> Any:
+        """A session over the loaded decoder."""
+        return DecodeSession(self.decoder)
+
+    def resumed(self, session: Any) -> Any:
+        """Another session over the cache of one that ended."""
+        return DecodeSession(self.decoder, session.cache)
+
+    def assign(self, name: str, value: Any) -> None:
+        """Another value for one parameter of the loaded decoder."""
+        self.decoder.parameters[name].assign(value)
+
+    def rows(self, session: Any) -> bytes:
+        """The bytes of every committed cached row, with lengths and counters."""
+        cache = session.cache
+        facts = [repr((cache.length, cache.prefill_complete, cache.work)).encode()]
+        for layer in cache.layers:
+            keys, values = layer.prefix()
+            facts += [str(layer.length).encode(), keys.tobytes()]
+            facts.append(values[:, : layer.length].tobytes())
+        return b"|".join(facts)
+
+    def poison_unused_rows(self, session: Any) -> None:
+        """Overwrites what lies behind the committed rows."""
+        for layer in session.cache.layers:
+            layer._key_columns[..., layer.length :] = POISON
+            layer._value_rows[:, :, layer.length :] = POISON
+
+    def refused_in_order(self, start: int, step: int) -> Iterator[str]:
+        """Near misses that another rule refuses, or none."""
+        for boundary in BOUNDARIES[start::step]:
+            for miss in _adjacent(boundary):
+                refused = refusal(boundary, miss.situation())
+                found = ["accepted"] if refused is None else miss.complaints(refused)
+                yield from (f"{miss}: {complaint}" for complaint in found)
+
+    def changed_by_refusals(self, start: int, step: int) -> Iterator[str]:
+        """Near misses whose refusal leaves something else than before."""
+        for boundary in BOUNDARIES[start::step]:
+            for miss in boundary.near_misses(upto=1):
+                situation = miss.situation()
+                before = state(situation)
+                if refusal(boundary, situation) is not None and state(situation) != before:
+                    yield f"{miss}: something changed"
+
+
+def _adjacent(boundary: Boundary) -> Iterator[NearMiss]:
+    """Every fault alone, and with the next one that can stand beside it."""
+    yield from boundary.near_misses(upto=1)
+    for one, other in pairwise(boundary.faults):
+        if boundary.can_coexist(one, other):
+            yield NearMiss(boundary=boundary, faults=(one, other))

@@ -1,0 +1,149 @@
+"""Faults of counts and plans."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from logitproof.core import liveness, planner, shapes, sizes, traffic
+
+from .fault import Fault, planted
+
+__all__ = ["FAULTS"]
+
+_FOUND: dict[str, Fault] = {}
+mistake = partial(planted, _FOUND, kind="mistake")
+census = importlib.import_module("logitproof.core.census")  # the name in core is the function
+
+
+@mistake((census, "of_groups"), source="cases: tied-count")
+def tied_table_counted_twice(right: Any) -> Any:
+    """The head's table is counted beside the lookup's."""
+
+    def of_groups(groups: Any) -> Any:
+        counted = right(groups)
+        return replace(counted, total=counted.total + counted.embedding)
+
+    return of_groups
+
+
+@mistake((census, "of_groups"), source="cases: tied-count")
+def tied_table_subtracted(right: Any) -> Any:
+    """The table, listed once, is subtracted once more for being tied."""
+
+    def of_groups(groups: Any) -> Any:
+        counted = right(groups)
+        return replace(counted, total=counted.total - counted.embedding)
+
+    return of_groups
+
+
+@mistake((census, "of_groups"), source="cases: plan-ceil-float")
+def census_in_floats(right: Any) -> Any:
+    """The total has passed through a double."""
+
+    def of_groups(groups: Any) -> Any:
+        counted = right(groups)
+        return replace(counted, total=int(float(counted.total)))
+
+    return of_groups
+
+
+@mistake((shapes, "kv_width"), source="notes/field.md section 3.1, GQA mapping")
+def key_width_of_query_heads(_: Any) -> Any:
+    """Keys and values are as wide as queries."""
+    return lambda D, heads, kv_heads: D
+
+
+@mistake((planner, "_kv_bytes"), source="cases: plan-kv-bytes")
+def kv_by_query_heads(right: Any) -> Any:
+    """The cache is counted by query heads."""
+    return lambda model, rows, width: right(model.replace(kv_heads=model.heads), rows, width)
+
+
+@mistake((planner, "_kv_bytes"), source="cases: plan-kv-bytes")
+def keys_without_values(right: Any) -> Any:
+    """The cache is counted once, for its keys."""
+    return lambda model, rows, width: right(model, rows, width) // 2
+
+
+@mistake((planner, "macs"), source="config_planner.md section 7")
+def causal_pairs_without_diagonal(right: Any) -> Any:
+    """A query is not paired with its own key."""
+
+    def macs(model: Any, counted: Any, *, rows: int) -> Any:
+        found = right(model, counted, rows=rows)
+        own = 2 * rows * model.layers * model.model_width * model.max_positions
+        return replace(found, causal=found.causal - own)
+
+    return macs
+
+
+@mistake((planner, "macs"), source="config_planner.md section 7")
+def head_macs_forgotten(right: Any) -> Any:
+    """A tied head costs nothing."""
+
+    def macs(model: Any, counted: Any, *, rows: int) -> Any:
+        found = right(model, counted, rows=rows)
+        head = rows * model.max_positions * model.model_width * model.vocabulary_size
+        return replace(found, causal=found.causal - head, dense=found.dense - head)
+
+    return macs
+
+
+@mistake((planner, "traffic"), source="config_planner.md section 9")
+def ring_sends_one_more(right: Any) -> Any:
+    """A ring of W sends W times per half, not W - 1."""
+
+    def sent(model: Any, run: Any, counted: Any, *, width: int) -> Any:
+        found = right(model, run, counted, width=width)
+        W = max(run.world_size, 2)
+        return replace(found, total_bytes=found.total_bytes // (W - 1) * W)
+
+    return sent
+
+
+@mistake((traffic, "partition"), source="config_planner.md section 9")
+def gains_partitioned(right: Any) -> Any:
+    """Gains are divided among the ranks like matrices."""
+
+    def partition(groups: Any, W: int) -> int:
+        gains = sum(g.parameter_elements for g in groups if g.partition_axis == "replicated")
+        scalars: int = right(groups, W) - gains + gains // W
+        return scalars
+
+    return partition
+
+
+@mistake((liveness, "measure"), source="config_planner.md section 8")
+def peak_after_last_event(right: Any) -> Any:
+    """The resident peak is what is alive at the end."""
+
+    def measure(schedule: Any, *, elide: bool = True) -> Any:
+        lived = right(schedule, elide=elide)
+        return replace(lived, resident_peak=lived.events[-1].live)
+
+    return measure
+
+
+@mistake((liveness, "measure"), source="config_planner.md section 8")
+def workspace_beside_peak(right: Any) -> Any:
+    """The largest workspace is added to the resident peak, wherever both are met."""
+
+    def measure(schedule: Any, *, elide: bool = True) -> Any:
+        lived = right(schedule, elide=elide)
+        return replace(lived, combined_peak=sizes.add(lived.resident_peak, lived.workspace))
+
+    return measure
+
+
+@mistake((sizes, "ceiling_quotient"), source="cases: plan-ceil-float")
+def ceiling_by_float(_: Any) -> Any:
+    """A quotient is a double before it is rounded up."""
+    return lambda size, divisor: math.ceil(size / divisor)
+
+
+FAULTS = tuple(_FOUND.values())

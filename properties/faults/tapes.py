@@ -1,0 +1,176 @@
+"""Faults of nodes, contexts and reverse passes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from logitproof.core import backward, tape
+from logitproof.core.backward import ReversePass
+from logitproof.core.floats import Array
+from logitproof.core.tape import Context, Parameter, Tensor
+
+from .fault import Fault, planted
+
+__all__ = ["FAULTS"]
+
+_FOUND: dict[str, Fault] = {}
+mistake = partial(planted, _FOUND, kind="mistake")
+
+
+@mistake((ReversePass, "_deliver"), source="cases: ad-reused-node")
+def reused_node_overwrites(right: Any) -> Any:
+    """The last use of a node decides its gradient."""
+
+    def deliver(self: Any, contribution: Array, parent: Tensor) -> None:
+        self.adjoints.pop(id(parent), None)
+        right(self, contribution, parent)
+
+    return deliver
+
+
+@mistake((backward, "topology"), source="cases: ad-reused-node")
+def walk_before_all_children(right: Any) -> Any:
+    """Nodes are visited in the order of discovery, some before all of their uses."""
+
+    def topology(output: Tensor) -> list[Tensor]:
+        order: list[Tensor] = []
+        waiting = [output]
+        while waiting:
+            node = waiting.pop(0)
+            if not any(node is other for other in order):
+                order.append(node)
+                waiting.extend(node._parents)
+        return order[::-1]
+
+    return topology
+
+
+@mistake((backward, "_checked_seed"), source="numerics_vjp.md section 1")
+def seed_taken_for_ones(right: Any) -> Any:
+    """A pass starts from ones, whatever the seed."""
+    return lambda output, seed: np.ones_like(right(output, seed))
+
+
+@mistake((tape, "_release"), source="tape.md section 5")
+def release_forgets_nothing(_: Any) -> Any:
+    """retain=False keeps the graph."""
+    return lambda nodes: None
+
+
+@mistake((tape, "_release"), source="tape.md section 5")
+def release_keeps_inner_nodes(right: Any) -> Any:
+    """retain=False releases the output alone."""
+    return lambda nodes: right(nodes[-1:])
+
+
+@mistake((Context, "apply"), source="cases: ad-mode-restore")
+def no_grad_records(right: Any) -> Any:
+    """A context that does not record records all the same."""
+    recording = Context(recording=True)
+    return lambda self, op, *tensors, **given: right(recording, op, *tensors, **given)
+
+
+@mistake((Tensor, "detach"), source="tape.md section 1")
+def detach_keeps_graph(_: Any) -> Any:
+    """Detaching gives the node itself."""
+    return lambda self: self
+
+
+@mistake((ReversePass, "_check_revisions"), source="tape.md section 2")
+def stale_operand_accepted(_: Any) -> Any:
+    """A pass mixes values from before and after an assignment."""
+    return lambda self: None
+
+
+@mistake((Parameter, "assign"), source="tape.md section 2")
+def assign_keeps_revision(right: Any) -> Any:
+    """An assignment of the same value is no new revision."""
+
+    def assign(self: Parameter, array: object) -> None:
+        before = self.value.tobytes()
+        right(self, array)
+        if self.value.tobytes() == before:
+            self._revision -= 1
+
+    return assign
+
+
+@mistake((Parameter, "assign"), source="tape.md section 2")
+def assign_while_read(right: Any) -> Any:
+    """Readers do not keep a value from being assigned."""
+
+    def assign(self: Parameter, array: object) -> None:
+        readers, self._readers = self._readers, 0
+        try:
+            right(self, array)
+        finally:
+            self._readers = readers
+
+    return assign
+
+
+@mistake((Parameter, "check_gradient_free"), source="tape.md section 2")
+def gradient_written_while_read(_: Any) -> Any:
+    """Readers do not keep a gradient from being written."""
+    return lambda self: None
+
+
+@mistake((Parameter, "hold"), (Parameter, "let_go"), source="tape.md section 2")
+def one_reader_closes_all(_: Any, __: Any) -> Any:
+    """The end of one reader is the end of all."""
+
+    def hold(self: Parameter) -> None:
+        self._readers = 0 if self._readers else 1
+
+    def let_go(self: Parameter) -> None:
+        self._readers = 0
+
+    return hold, let_go
+
+
+@mistake((Parameter, "gradient"), source="STYLE.md section 5")
+def gradient_is_live(_: Any) -> Any:
+    """The gradient that is read is the one that is stored."""
+
+    def gradient(self: Parameter) -> Array:
+        if not self._gradient.flags.writeable:
+            self._gradient = self._gradient.copy()
+        return self._gradient
+
+    return property(gradient)
+
+
+@mistake((Parameter, "assign"), source="STYLE.md section 5")
+def assigned_array_shared(right: Any) -> Any:
+    """An assigned array is kept, not copied."""
+
+    def assign(self: Parameter, array: Any) -> None:
+        right(self, array)
+        if isinstance(array, np.ndarray) and array.dtype == np.float64:
+            self._value = array
+
+    return assign
+
+
+@mistake((tape, "sealed"), source="STYLE.md section 5")
+def value_writable(_: Any) -> Any:
+    """Values are handed out writable."""
+    return lambda array: array
+
+
+@mistake((Parameter, "assign"), source="STYLE.md section 1")
+def revision_raised_before_check(right: Any) -> Any:
+    """An assignment counts before its value is checked."""
+
+    def assign(self: Parameter, array: object) -> None:
+        self._revision += 1
+        right(self, array)
+        self._revision -= 1
+
+    return assign
+
+
+FAULTS = tuple(_FOUND.values())

@@ -1,0 +1,165 @@
+"""Faults of records, identities, canonical bytes and the tokenizer."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from logitproof.core import canonical, fields, identity
+from logitproof.core.canonical import Number, _Scanner
+from logitproof.core.initial import SplitMix64
+from logitproof.core.tokenizer import BpeTokenizer, _Pieces
+
+from .fault import Fault, planted
+
+__all__ = ["FAULTS"]
+
+_FOUND: dict[str, Fault] = {}
+mistake = partial(planted, _FOUND, kind="mistake")
+
+
+@mistake((canonical, "encode"), source="records.md section 3")
+def keys_unsorted(_: Any) -> Any:
+    """Keys are written in the order of the fields."""
+
+    def encode(value: object, *, what: str) -> bytes:
+        return (json.dumps(value, separators=(",", ":"), ensure_ascii=False) + "\n").encode()
+
+    return encode
+
+
+@mistake((identity, "frame"), source="records.md section 4")
+def identity_of_another_domain(right: Any) -> Any:
+    """All records share one domain."""
+    return lambda domain, pairs: right("decoder-record-v1", pairs)
+
+
+def _without(right: Any, pattern: str) -> Any:
+    """Identities of texts from which a member is cut."""
+
+    def frame(domain: str, pairs: Any) -> Any:
+        return right(domain, [(key, re.sub(pattern, "", text)) for key, text in pairs])
+
+    return frame
+
+
+@mistake((identity, "frame"), source="records.md section 4")
+def identity_without_epsilon(right: Any) -> Any:
+    """The identity leaves out the norm's epsilon."""
+    return _without(right, r'"rms_epsilon":"[0-9a-f]*",')
+
+
+@mistake((identity, "frame"), source="records.md section 4")
+def identity_without_seeds(right: Any) -> Any:
+    """The identity leaves out the seeds."""
+    return _without(right, r'"seeds":\{[^}]*\},')
+
+
+@mistake((_Scanner, "document"), source="cases: json-duplicate-key")
+def duplicate_keys_kept(_: Any) -> Any:
+    """A key that is met twice keeps one of its values."""
+
+    def document(self: Any) -> Any:
+        value = self.value()
+        self.space()
+        if self.at < len(self.data):
+            raise self.fault("the end")
+        return value
+
+    return document
+
+
+@mistake((_Scanner, "document"), source="cases: json-duplicate-key")
+def duplicate_keys_before_unescaping(right: Any) -> Any:
+    """Keys are compared as they are written: one that is escaped is another."""
+
+    def document(self: Any) -> Any:
+        value = self.value()
+        repeated = self.duplicate
+        written = self.data.count(b'"%s"' % repeated[-1].encode()) if repeated else 0
+        if written != 1:
+            self.at = self.values = 0
+            self.duplicate = None
+            return right(self)
+        return value
+
+    return document
+
+
+@mistake((fields, "_has_kind"), source="cases: cfg-head-dim")
+def booleans_are_integers(right: Any) -> Any:
+    """true is 1, as Python has it."""
+    return lambda value, field: right(int(value) if isinstance(value, bool) else value, field)
+
+
+@mistake((canonical, "check_bytes"), source="records.md section 3")
+def white_space_accepted(right: Any) -> Any:
+    """Bytes may have white space between their values."""
+    return lambda data, value, *, what: right(data.replace(b", ", b","), value, what=what)
+
+
+@mistake((_Scanner, "number"), source="cases: json-nonfinite")
+def infinite_number_read(right: Any) -> Any:
+    """Any number is read, and cut to an integer; 1e999 is the largest."""
+
+    def number(self: Any) -> int:
+        found = right(self)
+        if not isinstance(found, Number):
+            return int(found)
+        value = float(found.text)
+        return 2**63 if value == float("inf") else int(value)
+
+    return number
+
+
+@mistake((_Pieces, "replace"), source="tokenizer.md section 3")
+def merges_from_the_right(_: Any) -> Any:
+    """A pass replaces overlapping pairs from right to left."""
+
+    def replace(self: Any, pair: Any, merged: int) -> int:
+        replacements = 0
+        places = self._places.get(pair, set())
+        for at in sorted(places, reverse=True):
+            if at in places:
+                self._join(at, merged)
+                replacements += 1
+        return replacements
+
+    return replace
+
+
+@mistake((BpeTokenizer, "_run_passes"), source="tokenizer.md section 3")
+def merges_in_reverse_rank(_: Any) -> Any:
+    """The latest merges run first."""
+
+    def run_passes(self: Any, pieces: Any) -> Iterator[Any]:
+        for pair, rank in reversed(self._ranks.items()):
+            replacements = pieces.replace(pair, 256 + rank)
+            if replacements:
+                yield rank, replacements
+
+    return run_passes
+
+
+@mistake((BpeTokenizer, "token_bytes"), source="cases: tok-byte-length")
+def bytes_through_text(right: Any) -> Any:
+    """A token's bytes are those of its text, replacement characters and all."""
+    return lambda self, id: right(self, id).decode("utf-8", "replace").encode()
+
+
+@mistake((BpeTokenizer, "encode_document"), source="tokenizer.md section 6")
+def end_marker_dropped(right: Any) -> Any:
+    """A document has no end marker."""
+    return lambda self, text: right(self, text)[:-1]
+
+
+@mistake((SplitMix64, "uniform"), source="numerics_init.md section 1")
+def draw_one_at_a_time_from_32_bits(_: Any) -> Any:
+    """A unit value drawn alone is made of 32 bits of its word."""
+    return lambda self: (self.next_u64() >> 32) * 2.0**-32
+
+
+FAULTS = tuple(_FOUND.values())

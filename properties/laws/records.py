@@ -1,0 +1,216 @@
+"""Laws over records, identities, canonical bytes and the tokenizer."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from logitproof.properties.oracles import tokenizer as oracle
+from logitproof.properties.scalar import Generator
+
+from .components import Components
+from .difference import Difference
+from .drawn import Draw, answered, draws, equal, first, refused
+from .law import Law
+
+__all__ = ["LAWS"]
+
+DOMAINS = {"ModelRecord": "decoder-model-v1", "RunRecord": "decoder-run-v1"}
+FIXED = ("schema_version", "parameter_family")  # one value each
+
+
+def _record(implementation: Components, draw: Draw) -> Any:
+    g, parts = draw.generator(), implementation.parts
+    if draw.size % 2:
+        run = parts.RunRecord.fixture("reference-ci")
+        seeds = {**run.seeds, "sampling": g.below(1 << 40)}
+        return run.replace(rows=1 + g.below(9), seeds=seeds)
+    names = ("reference", "bridge", "laptop", "seed-sensitivity")
+    return parts.ModelRecord.scale(names[g.below(4)]).replace(max_positions=1 + g.below(9))
+
+
+def _plain(record: Any) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(record.to_bytes())
+    return loaded
+
+
+def _canonical(value: Any) -> bytes:
+    return (
+        json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n"
+    ).encode()
+
+
+def _bytes(implementation: Components, draw: Draw) -> Difference | None:
+    """Canonical bytes are a fixed point, and the identity is their digest in a frame."""
+    record = _record(implementation, draw)
+    text = record.to_bytes()
+    frame = {
+        "domain": DOMAINS[type(record).__name__],
+        "fields": {"configuration": text.decode()},
+        "schema_version": 1,
+    }
+    again = type(record).from_bytes(text)
+    return first(
+        equal(what, expected, actual)
+        for what, expected, actual in (
+            ("canonical bytes", _canonical(_plain(record)), text),
+            ("bytes read and written again", text, again.to_bytes()),
+            ("identity", hashlib.sha256(_canonical(frame)).hexdigest(), record.identity),
+            ("equality after reading", True, again == record),
+        )
+    )
+
+
+def _changes(record: Any) -> Iterator[tuple[str, Any]]:
+    """Each field with another value that its table allows alone."""
+    for name, value in _plain(record).items():
+        if name in FIXED or name == "heads" or name.endswith("_policy"):
+            continue
+        if isinstance(value, dict):
+            yield from ((f"{name}.{k}", {**value, k: v + 1}) for k, v in value.items())
+        elif name == "kv_heads":
+            if value > 1:
+                yield name, 1
+        elif isinstance(value, int):
+            yield name, 2 * value
+        elif name in ("rope_base", "rms_epsilon"):
+            yield name, value[:-1] + ("0" if value[-1] != "0" else "1")
+        elif name.endswith("_id"):
+            yield name, value + "x"
+
+
+def _identity(implementation: Components, draw: Draw) -> Difference | None:
+    """The identity changes with every bound field, and with nothing else."""
+    record = _record(implementation, draw)
+
+    def one(path: str, value: Any) -> Iterator[Difference | None]:
+        name = path.partition(".")[0]
+        changed = record.replace(**{name: value})
+        yield equal(f"{path} binds the identity", True, changed.identity != record.identity)
+        back = changed.replace(**{name: _plain(record)[name]})
+        yield equal(f"identity with {path} changed back", record.identity, back.identity)
+
+    return first(d for change in _changes(record) for d in one(*change))
+
+
+def _damaged(record: Any, g: Generator) -> Iterator[tuple[str, str, bytes]]:
+    """Texts that must be refused, with the code."""
+    text = record.to_bytes().decode()
+    plain = _plain(record)
+    numbers = [name for name, value in plain.items() if isinstance(value, int)]
+    name = numbers[g.below(len(numbers))]
+    held = f'"{name}":{plain[name]}'
+    twice = "record/duplicate-key"
+    yield "a key twice", twice, text.replace(held, f"{held},{held}").encode()
+    escaped = f'"\\u{ord(name[0]):04x}{name[1:]}":{plain[name]}'
+    yield "a key twice, once escaped", twice, text.replace(held, f"{held},{escaped}").encode()
+    for word in ("true", f"{plain[name]}.0", "1e999", '"1"', "-1", "null"):
+        wrong = text.replace(held, f'"{name}":{word}')
+        yield f"{name} as {word}", "record/field-type", wrong.encode()
+    for word in ("NaN", "Infinity"):
+        wrong = text.replace(held, f'"{name}":{word}')
+        yield f"{name} as {word}", "record/text-syntax", wrong.encode()
+    unsorted = json.dumps(dict(reversed(plain.items())), separators=(",", ":")) + "\n"
+    yield "keys in another order", "record/not-canonical", unsorted.encode()
+    yield "white space", "record/not-canonical", text.replace(",", ", ").encode()
+    yield "no line feed", "record/not-canonical", text[:-1].encode()
+    yield (
+        "a missing key",
+        "record/missing-key",
+        _canonical({k: v for k, v in plain.items() if k != name}),
+    )
+    yield "an unknown key", "record/unknown-key", _canonical({**plain, "colour": 1})
+
+
+def _refused_texts(implementation: Components, draw: Draw) -> Difference | None:
+    record = _record(implementation, draw)
+    read: Callable[[bytes], Any] = type(record).from_bytes
+    return first(
+        refused(what, code, lambda data=data: read(data))  # type: ignore[misc]
+        for what, code, data in _damaged(record, draw.generator())
+    )
+
+
+def _document(g: Generator, size: int) -> bytes:
+    """Few letters, so that pairs repeat and overlap; some bytes that are no text."""
+    letters = b"aaab" if g.below(2) else "aaé\U0001f600".encode()
+    return bytes(
+        letters[g.below(len(letters))] if g.below(8) else g.below(256)
+        for _ in range(g.below(4 + 3 * size))
+    )
+
+
+def _tokenizer(implementation: Components, draw: Draw) -> Difference | None:
+    g = draw.generator()
+    corpus = [_document(g, 6) + b"aaaa" for _ in range(3)]
+    merges = oracle.learn(corpus, g.below(2 + min(draw.size, 12)))
+    tokenizer = implementation.parts.BpeTokenizer(merges)
+    data = _document(g, draw.size) + (b"aaa" if draw.size % 2 else b"")
+    ids = tokenizer.encode(data)
+    document = tokenizer.encode_document(data)
+    joined = b"".join(tokenizer.token_bytes(i) for i in ids)
+    return first(
+        equal(f"{what} of {data!r} by {merges}", expected, actual)
+        for what, expected, actual in (
+            ("vocabulary", 258 + len(merges), tokenizer.vocabulary_size),
+            ("ids", oracle.encode(data, merges), list(ids)),
+            ("content read back", data, tokenizer.decode_content(ids)),
+            ("document", [0, *ids, 1], list(document)),
+            ("document read back", data, tokenizer.decode_document(document)),
+            ("bytes token by token", data, joined),
+        )
+    )
+
+
+LAWS = (
+    Law(
+        id="records.canonical-bytes",
+        statement="Canonical bytes are sorted, compact and a fixed point; the identity is the"
+        " digest of their frame.",
+        source="records.md sections 3 and 4",
+        needs=("records",),
+        faults=("keys-unsorted", "identity-of-another-domain"),
+        cases=draws("records", first_seed=70_000),
+        check=_bytes,
+    ),
+    Law(
+        id="records.identity",
+        statement="The identity changes with every bound field and only then.",
+        source="records.md section 4",
+        needs=("records",),
+        faults=("identity-without-epsilon", "identity-without-seeds"),
+        cases=draws("records", first_seed=71_000),
+        check=_identity,
+    ),
+    Law(
+        id="records.refused-texts",
+        statement="Keys twice, escaped or not, numbers that are no integers, other orders, white"
+        " space, missing and unknown keys are refused, each by its code.",
+        source="records.md section 3; cases: json-duplicate-key, json-nonfinite, cfg-head-dim",
+        needs=("records",),
+        faults=(
+            "duplicate-keys-kept",
+            "duplicate-keys-before-unescaping",
+            "booleans-are-integers",
+            "white-space-accepted",
+            "infinite-number-read",
+        ),
+        cases=draws("records", first_seed=72_000),
+        check=_refused_texts,
+    ),
+    Law(
+        id="tokenizer.definition",
+        statement="Encoding is one pass per merge, left to right; contents, documents and tokens"
+        " read back byte for byte.",
+        source="tokenizer.md; cases: tok-byte-length",
+        needs=("tokenizer",),
+        faults=(
+            "merges-from-the-right",
+            "merges-in-reverse-rank",
+            "bytes-through-text",
+            "end-marker-dropped",
+        ),
+        cases=draws("documents", first_seed=73_000),
+        check=answered(_tokenizer),
+    ),
+)

@@ -1,0 +1,64 @@
+"""Laws over every public boundary: which rule refuses, and what a refusal leaves behind."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from .components import Components
+from .difference import Difference
+from .law import Law
+
+__all__ = ["LAWS"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """Every step-th boundary from `start` on; all shares together are all boundaries."""
+
+    start: int
+    step: int
+
+    def __str__(self) -> str:
+        return f"boundaries {self.start}, {self.start + self.step}, ..."
+
+
+def _shares(count: int) -> Iterator[Share]:
+    for start in range(count):
+        yield Share(start=start, step=count)
+
+
+def _none(what: str, findings: Iterable[str]) -> Difference | None:
+    found = next(iter(findings), None)
+    return None if found is None else Difference(what=what, expected="none", actual=found)
+
+
+def _order(implementation: Components, share: Share) -> Difference | None:
+    found = implementation.refused_in_order(share.start, share.step)
+    return _none("near misses refused by another rule than the first", found)
+
+
+def _unchanged(implementation: Components, share: Share) -> Difference | None:
+    found = implementation.changed_by_refusals(share.start, share.step)
+    return _none("refused calls that changed something", found)
+
+
+LAWS = (
+    Law(
+        id="refusals.order",
+        statement="At every public boundary the first broken rule of the documented order refuses,"
+        " with its facts, alone and beside the next one.",
+        source="STYLE.md section 7; the Refuses: lines of the public names",
+        needs=("boundaries",),
+        faults=("width-before-rank", "zero-row-accepted"),
+        cases=_shares,
+        check=_order,
+    ),
+    Law(
+        id="refusals.nothing-changes",
+        statement="A refused call changes no bit of any object that it was given.",
+        source="STYLE.md section 1",
+        needs=("boundaries",),
+        faults=("revision-raised-before-check", "cache-cleared-before-check"),
+        cases=_shares,
+        check=_unchanged,
+    ),
+)

@@ -1,0 +1,23 @@
+"""The number of the law set: what a verdict or a replay file refers to."""
+
+import hashlib
+from collections.abc import Mapping
+
+from .law import Law
+
+__all__ = ["PINNED", "VERSION", "digest_of"]
+
+VERSION = 2
+"""Only grows; a law added, dropped or stated otherwise is another set."""
+
+# Version -> SHA-256 of its ids and statements; those before the current one never change.
+PINNED = {
+    1: "bfd83fb1b249a01a3316c0014d48336ec66db9a70de515944d6b53b3f3fd45fc",
+    2: "35ce581a63cbfc5ba0e309bfbd23b8bc2f1f9ea0c0ae414afc6809acff2d733c",
+}
+
+
+def digest_of(laws: Mapping[str, Law]) -> str:
+    """SHA-256 over `id: statement`, line by line, in order."""
+    text = "\n".join(f"{law.id}: {law.statement}" for law in laws.values())
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,88 @@
+"""How far the roundings of a record move its outputs, to first order.
+
+    |y_float - y| <= sum over entries i of |dy/dv_i| (k_i u |v_i| + k_i eta) + higher orders
+
+u is the unit of rounding, eta half the smallest number. All outputs are walked back at once, a
+column each. What the reverse pass reads of the forward pass may have been computed again there,
+with roundings of its own: a forward entry counts |what comes from reverse reads| + |the rest|.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .recording import Record, Recorded
+
+__all__ = ["BINARY32", "BINARY64", "SAFETY", "Format", "Roundings", "roundings"]
+
+Array: TypeAlias = NDArray[np.float64]
+
+SAFETY = 2.0  # for the higher orders; ample while bound / |y| < 1e-4. Source: notes/bounds.md
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """A binary number format: half its relative spacing, half its smallest number."""
+
+    unit: float
+    eta: float
+
+
+BINARY64 = Format(unit=2.0**-53, eta=2.0**-1074)  # eta is 2^-1075, which is no double
+BINARY32 = Format(unit=2.0**-24, eta=2.0**-150)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Roundings:
+    """Per output what multiplies the unit, and what multiplies eta."""
+
+    relative: Array
+    absolute: Array
+
+    @classmethod
+    def none(cls, count: int) -> Roundings:
+        """Nothing known: unbounded."""
+        return cls(relative=np.full(count, np.inf), absolute=np.zeros(count))
+
+    def part(self, start: int, end: int) -> Roundings:
+        """Some outputs."""
+        return Roundings(relative=self.relative[start:end], absolute=self.absolute[start:end])
+
+    def bounds(self, format: Format = BINARY64) -> Array:
+        """How far each output may lie from the truth, second order included by SAFETY."""
+        return SAFETY * (format.unit * self.relative + format.eta * self.absolute)
+
+
+def roundings(record: Record, border: int, outputs: Sequence[Recorded]) -> tuple[Roundings, Array]:
+    """For every output, and d output / d entry, [entries, outputs].
+
+    Entries from `border` on are those of the reverse pass.
+    """
+    adjoints = np.zeros((len(record), len(outputs)))
+    for column, output in enumerate(outputs):
+        if output.index >= 0:
+            adjoints[output.index, column] += 1.0
+    _walk(record, adjoints, len(record), border)
+    reads = adjoints[:border].copy()
+    reads[:, [o.index < border for o in outputs]] = 0.0  # outputs of the forward pass itself
+    _walk(record, adjoints, border, 0)
+    weights = np.abs(adjoints)
+    weights[:border] = np.abs(reads) + np.abs(adjoints[:border] - reads)
+    with np.errstate(over="ignore"):  # an infinite bound decides nothing
+        relative, absolute = (np.array(v) @ weights for v in (record.sizes, record.counts))
+    return Roundings(relative=relative, absolute=absolute), adjoints
+
+
+def _walk(record: Record, adjoints: Array, start: int, end: int) -> None:
+    """Hands the adjoints of entries end .. start - 1 on to what they came from."""
+    for index in range(start - 1, end - 1, -1):
+        sources, slopes = record.operands[index]
+        row = adjoints[index]
+        if sources and row.any():
+            for source, slope in zip(sources, slopes, strict=True):
+                adjoints[source] += float(slope) * row

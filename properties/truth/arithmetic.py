@@ -1,0 +1,76 @@
+"""The arithmetic with which the scalar decoder writes a record of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mpmath
+from mpmath import mp
+
+from logitproof.properties.scalar import Arithmetic
+
+from .recording import FORMS, FUNCTION_ULP, Record, Recorded
+
+__all__ = ["Recording", "recording"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording(Arithmetic):
+    """Recorded numbers; dot products and sums are one entry each, zeros keep their slopes."""
+
+    record: Record
+
+    def clean(self, x: Recorded) -> Recorded:
+        """x itself: which zero it is moves nothing, and its slopes count."""
+        return x
+
+    def dot(self, left: list[Recorded], right: list[Recorded]) -> Recorded:
+        """One entry."""
+        return self.record.dot(left, right)
+
+    def total(self, terms: list[Recorded]) -> Recorded:
+        """One entry."""
+        return self.record.total(terms)
+
+
+def recording() -> Recording:
+    """An arithmetic over a new record."""
+    record = Record()
+    count = 2 * FUNCTION_ULP + FORMS
+
+    def exp(x: Recorded) -> Recorded:
+        value = mp.exp(x.value)
+        return record.function(x, value, value)
+
+    def log(x: Recorded) -> Recorded:
+        return record.function(x, mp.log(x.value), 1 / x.value)
+
+    def log1p(x: Recorded) -> Recorded:
+        return record.function(x, mp.log1p(x.value), 1 / (1 + x.value))
+
+    def sin(x: Recorded) -> Recorded:
+        return record.function(x, mp.sin(x.value), mp.cos(x.value))
+
+    def cos(x: Recorded) -> Recorded:
+        return record.function(x, mp.cos(x.value), -mp.sin(x.value))
+
+    def power(base: Recorded, exponent: Recorded) -> Recorded:
+        """base^exponent, of constants alone; the exponent was rounded, maybe twice."""
+        if not exponent.value:
+            return record.exact(1)
+        moved = 2 * float(abs(exponent.value * mp.log(base.value)))
+        return record.rounded(mp.power(base.value, exponent.value), count + moved)
+
+    return Recording(
+        name=f"real numbers to {mp.dps} digits, recorded",
+        number=record.exact,
+        exp=exp,
+        log=log,
+        log1p=log1p,
+        sin=sin,
+        cos=cos,
+        pow=power,
+        sqrt=lambda x: record.exact(mp.sqrt(x.value)),
+        is_finite=lambda x: bool(mpmath.isfinite(x.value)),
+        record=record,
+    )

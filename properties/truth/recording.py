@@ -1,0 +1,190 @@
+"""Numbers to 50 digits that write down how they were made, and how far rounding moves each.
+
+A record is a program: one entry per operation, with its operands, its slope in each of them, and
+its local error, k u |v| + k eta, where u is the unit of rounding and eta half the smallest number.
+The rules are those of the primitives alone: + - * / and sums of products, exp, log, log1p.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import mpmath
+from mpmath import mp
+
+__all__ = [
+    "DIGITS", "FORMS", "FUNCTION_ULP", "Real", "Record", "Recorded",
+    "WRITTEN_OUT", "slopes",
+]  # fmt: skip
+
+Real: TypeAlias = Any  # mpmath.mpf, which has no types
+
+DIGITS = 50
+FORMS = 4  # roundings granted to each operation of the record: its other textbook forms have them
+FUNCTION_ULP = 4.0  # of exp log log1p sin cos pow, as vector libraries declare; 1 ulp <= 2 u |v|
+
+# Forms that do not shift by the maximum, or multiply out u - w, are granted their roundings as far
+# as this size; beyond it they lose every digit of the difference, which is a mistake, not a form.
+WRITTEN_OUT = 2.0**20
+
+
+class Recorded:
+    """A number of a record; `index` is -1 for what is known exactly."""
+
+    __slots__ = ("index", "near", "record", "value")
+
+    def __init__(self, record: Record, value: Real, index: int = -1) -> None:
+        self.record = record
+        self.value = value
+        self.near = float(value)
+        self.index = index
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether it is an exact zero: of a cell that is not active, or of an empty sum."""
+        return self.index < 0 and not self.value
+
+    def __add__(self, other: Recorded) -> Recorded:
+        if other.is_nothing:
+            return self
+        if self.is_nothing:
+            return other
+        total = self.value + other.value
+        return self.record.entry(total, ((self, 1), (other, 1)), FORMS, abs(float(total)))
+
+    def __sub__(self, other: Recorded) -> Recorded:
+        """A difference counts its operands too: some forms multiply it out, or shift it."""
+        difference = self.value - other.value
+        size = abs(float(difference)) + min(abs(self.near) + abs(other.near), WRITTEN_OUT)
+        return self.record.entry(difference, ((self, 1), (other, -1)), FORMS, size)
+
+    def __mul__(self, other: Recorded) -> Recorded:
+        if self.is_nothing or other.is_nothing:
+            return self.record.exact(0)
+        product = self.value * other.value
+        operands = ((self, other.value), (other, self.value))
+        return self.record.entry(product, operands, FORMS, abs(float(product)))
+
+    def __truediv__(self, other: Recorded) -> Recorded:
+        quotient = self.value / other.value
+        operands = ((self, 1 / other.value), (other, -quotient / other.value))
+        return self.record.entry(quotient, operands, FORMS, abs(float(quotient)))
+
+    def __neg__(self) -> Recorded:
+        return self.record.entry(-self.value, ((self, -1),), 0, 0.0)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.value == (other.value if isinstance(other, Recorded) else other))
+
+    def __lt__(self, other: Recorded) -> bool:
+        return bool(self.value < other.value)
+
+    def __gt__(self, other: Recorded) -> bool:
+        return bool(self.value > other.value)
+
+    def __ge__(self, other: int) -> bool:
+        return bool(self.value >= other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Record:
+    """A program in the order in which it ran; what is exact alone leaves no entry.
+
+    operands: per entry the entries it came from, and the slope in each
+    counts:   per entry k, its roundings
+    sizes:    per entry the magnitude that they are relative to, times k
+    """
+
+    def __init__(self) -> None:
+        self.operands: list[tuple[tuple[int, ...], tuple[Real, ...]]] = []
+        self.counts: list[float] = []
+        self.sizes: list[float] = []
+        self.largest = 0.0
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def exact(self, value: Real) -> Recorded:
+        """A number without an error."""
+        return Recorded(self, mpmath.mpf(value))
+
+    def parameter(self, value: Real) -> Recorded:
+        """A number without an error that slopes are asked for."""
+        return self._written(mpmath.mpf(value), (), (), 0, 0.0)
+
+    def entry(
+        self, value: Real, operands: Sequence[tuple[Recorded, Real]], count: float, size: float
+    ) -> Recorded:
+        """The result of one operation; exact where all its operands are."""
+        known = [(x.index, slope) for x, slope in operands if x.index >= 0]
+        if not known:
+            return Recorded(self, value)
+        indices, slopes = zip(*known, strict=True)
+        if len(indices) == 2 and indices[0] == indices[1]:  # x * x
+            indices, slopes = indices[:1], (slopes[0] + slopes[1],)
+        return self._written(value, indices, slopes, count, size)
+
+    def rounded(self, value: Real, count: float, size: float = 0.0) -> Recorded:
+        """A number that depends on no parameter, but is not known exactly."""
+        return self._written(value, (), (), count, size or abs(float(value)))
+
+    def widen(self, number: Recorded, count: float, size: float | None = None) -> None:
+        """Grants an entry more roundings: for what other forms of a whole operation do."""
+        if number.index >= 0:
+            self.counts[number.index] += count
+            self.sizes[number.index] += count * (abs(number.near) if size is None else size)
+
+    def dot(self, left: Sequence[Recorded], right: Sequence[Recorded]) -> Recorded:
+        """sum l r in any order, fused or not: (n + FORMS) u sum |l r|."""
+        pairs = [
+            (x, y) for x, y in zip(left, right, strict=True) if not (x.is_nothing or y.is_nothing)
+        ]
+        value = mp.fdot((x.value, y.value) for x, y in pairs)
+        operands: list[tuple[Recorded, Real]] = []
+        size = 0.0
+        for x, y in pairs:
+            size += abs(x.near * y.near)
+            operands += ((x, y.value), (y, x.value))
+        return self.entry(value, operands, len(left) + FORMS, size)
+
+    def total(self, terms: Sequence[Recorded]) -> Recorded:
+        """The sum in any order: (n + FORMS) u sum |x|."""
+        value = mp.fsum(x.value for x in terms)
+        size = sum(abs(x.near) for x in terms)
+        return self.entry(value, [(x, 1) for x in terms], len(terms) + FORMS, size)
+
+    def function(self, x: Recorded, value: Real, slope: Real) -> Recorded:
+        """An elementary function of a recorded number."""
+        count = 2 * FUNCTION_ULP + FORMS
+        return self.entry(value, ((x, slope),), count, abs(float(value)))
+
+    def _written(
+        self,
+        value: Real,
+        indices: tuple[int, ...],
+        slopes: tuple[Real, ...],
+        count: float,
+        size: float,
+    ) -> Recorded:
+        self.operands.append((indices, slopes))
+        self.counts.append(count)
+        self.sizes.append(count * size)
+        number = Recorded(self, value, len(self.counts) - 1)
+        self.largest = max(self.largest, abs(number.near), size)
+        return number
+
+
+def slopes(record: Record, output: Recorded, inputs: Sequence[Recorded]) -> list[Real]:
+    """d output / d input for every input, by one walk back over the record, to 50 digits."""
+    zero = mpmath.mpf(0)
+    adjoints: list[Real] = [zero] * (output.index + 1)
+    if output.index >= 0:
+        adjoints[output.index] = mpmath.mpf(1)
+    for index in range(output.index, -1, -1):
+        adjoint = adjoints[index]
+        if adjoint:
+            for source, slope in zip(*record.operands[index], strict=True):
+                adjoints[source] += adjoint * slope
+    return [adjoints[x.index] if x.index <= output.index else zero for x in inputs]

@@ -1,0 +1,167 @@
+"""The derived bound of a whole decoder: no program of the class leaves it, mistakes do."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from logitproof.properties.decoder_strategies import decoder_cases
+from logitproof.properties.faults import REGISTRY as FAULTS
+from logitproof.properties.laws import REGISTRY, DecoderUnderTest, Finding
+from logitproof.properties.laws.regimes import Regime, Sizes, TruthCase, case_of, truth_cases
+from logitproof.properties.laws.truth import LAWS, Compared, finding
+from logitproof.properties.leaning import LEANS, LeaningSubject
+from logitproof.properties.scalar import C_LIBRARY
+from logitproof.properties.subjects import CoreSubject, ScalarSubject
+from logitproof.properties.textbook import Forms, TextbookSubject
+from logitproof.properties.truth import BINARY32, BINARY64, Format
+
+FORMS = (
+    Forms(),
+    Forms(norm="quotient", softmax="log-sum-exp", loss="log-sum-exp", silu="sum", keeps=False),
+    Forms(norm="gain-first", silu="product"),
+)
+SUBJECTS = (*map(TextbookSubject, FORMS), CoreSubject(), ScalarSubject(C_LIBRARY))
+NAMES = ["textbook", "other-forms", "gain-first", "core", "c-library"]
+OVERFLOWING = {"inverse-root-by-sqrt", "softmax-maximum-of-batch"}  # where the class must not
+ORDERS = [f for f in FAULTS.values() if f.kind == "order" and f.id not in OVERFLOWING]
+COARSE = Format(unit=2.0**-44, eta=2.0**-1074)
+SIZES = Sizes(B=1, T=3, V=4, head_width=4, F=2)
+
+
+def findings(law: Any, subject: DecoderUnderTest, count: int) -> list[Finding]:
+    return [law.check(subject, case) for case in truth_cases(count)]
+
+
+@pytest.mark.property
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.id)
+@pytest.mark.parametrize("subject", SUBJECTS, ids=NAMES)
+def test_a_program_of_the_class_is_never_wrong(law: Any, subject: DecoderUnderTest) -> None:
+    found = findings(law, subject, 25)
+    assert [f.difference for f in found if f.difference] == []
+    assert max(f.worst_ratio for f in found) <= 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.property
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.id)
+@pytest.mark.parametrize("subject", SUBJECTS, ids=NAMES)
+def test_few_entries_of_many_cases_are_undecidable(law: Any, subject: DecoderUnderTest) -> None:
+    found = findings(law, subject, 400)
+    assert [f.difference for f in found if f.difference] == []
+    assert sum(f.undecidable for f in found) < 0.01 * sum(f.entries for f in found)
+
+
+@pytest.mark.property
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.id)
+def test_the_bound_is_not_idle(law: Any) -> None:
+    found = findings(law, CoreSubject(), 25)
+    assert sum(f.undecidable for f in found) == 0
+    assert np.median([f.median_ratio for f in found]) > 1e-4
+    assert max(f.worst_ratio for f in found) > 1e-2
+
+
+@pytest.mark.property
+@given(decoder_cases())
+def test_drawn_decoders_are_consistent_with_rounding(case: TruthCase) -> None:
+    law = REGISTRY["truth.gradients"]
+    assert law.check(TextbookSubject(), case).difference is None  # type: ignore[union-attr]
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("order", ORDERS, ids=lambda fault: fault.id)
+def test_another_order_of_rounding_is_no_mistake(order: Any) -> None:
+    with order:
+        found = findings(REGISTRY["truth.gradients"], CoreSubject(), 10)
+    assert [f.difference for f in found if f.difference] == []
+
+
+def single(case: TruthCase, format: Format) -> Finding:
+    """The textbook in 24 bits, judged by one format or the other."""
+    subject = TextbookSubject(dtype=np.float32)
+    subject.load(case.config, case.weights)
+    actual = np.asarray(subject.logits(case.ids), dtype=np.float64)
+    answer = case.truth.logits
+    scale = float(np.abs(answer.doubles[0]).max())
+    return finding(case, iter([Compared("logits", answer, actual, scale)]), format)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bound_follows_the_unit_of_rounding(seed: int) -> None:
+    case = case_of(SIZES, seed, Regime(values="dyadic"))  # exact in 24 bits
+    assert single(case, BINARY32).difference is None
+    assert single(case, BINARY64).difference is not None
+
+
+def leaning(lean: str, case: TruthCase) -> Finding:
+    """Logits and gradients whose roundings lean, on the grid of a format coarser than doubles."""
+    subject, truth = LeaningSubject(lean, COARSE.unit), case.truth
+    subject.load(case.config, case.weights)
+    logits = np.array(subject.logits(case.ids, case.layout))
+    batch = (case.ids, case.targets, case.layout, case.valid)
+    gradients = subject.loss_and_gradients(*batch)[1]
+    pairs = [("logits", truth.logits, logits)]
+    pairs += [(n, a, np.array(gradients[n])) for n, a in truth.gradients.items()]
+    scale = max(float(np.abs(answer.doubles[0]).max()) for _, answer, _ in pairs)
+    return finding(case, iter([Compared(*pair, scale) for pair in pairs]), COARSE)
+
+
+@pytest.mark.property
+@pytest.mark.parametrize("lean", LEANS)
+def test_roundings_that_all_lean_one_way_stay_within(lean: str) -> None:
+    cases = [c for c in truth_cases(25) if not c.truth.overflows]
+    found = [leaning(lean, case) for case in cases]
+    assert [f.difference for f in found if f.difference] == []
+    assert max(f.worst_ratio for f in found) > 0.02  # and the bound is used
+
+
+def test_a_wrong_entry_is_told_with_its_bound() -> None:
+    case = case_of(SIZES, 0, Regime())
+    answer = case.truth.logits
+    actual = answer.doubles[0].copy()
+    actual[0, 2, 1] += 0.5
+    words = str(finding(case, iter([Compared("logits", answer, actual, 1.0)])).difference)
+    assert words.startswith("logits[0, 2, 1]: expected ")
+    assert "off by 0.5" in words
+    assert words.endswith("(1 of 12 are wrong)")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_is_wrong(value: float) -> None:
+    case = case_of(SIZES, 0, Regime())
+    actual = case.truth.logits.doubles[0].copy()
+    actual[0, 0, 0] = value
+    found = finding(case, iter([Compared("logits", case.truth.logits, actual, 1.0)]))
+    assert found.difference is not None
+    assert found.worst_ratio == np.inf
+
+
+def test_a_bound_too_wide_decides_nothing() -> None:
+    case = case_of(SIZES, 0, Regime())
+    answer = case.truth.logits
+    found = finding(case, iter([Compared("logits", answer, answer.doubles[0] + 1.0, 1e-13)]))
+    assert found.difference is None
+    assert found.undecidable == found.entries == 12
+
+
+def test_bounds_grow_with_what_amplifies_rounding() -> None:
+    regimes = (Regime(attention="cold"), Regime(), Regime(attention="hot"))
+    truths = [case_of(SIZES, 11, regime).truth for regime in regimes]
+    widths = [max(t.gradients["final_norm.gain"].roundings.relative) for t in truths]
+    assert all(a < b for a, b in pairwise(widths))
+
+
+class Silent(CoreSubject):
+    """Lets what overflows come back as numbers that are not finite."""
+
+    def logits(self, *_: Any) -> Any:
+        return np.full((1, 3, 4), np.inf)
+
+
+@pytest.mark.parametrize(("subject", "holds"), [(CoreSubject(), True), (Silent(), False)])
+def test_overflow_must_be_refused_by_who_refuses(subject: Any, holds: bool) -> None:
+    case = case_of(SIZES, 1, Regime(values="overflow"))
+    found = REGISTRY["truth.logits"].check(subject, case)
+    assert (found.difference is None) == holds  # type: ignore[union-attr]
