@@ -1,10 +1,13 @@
 """`logitproof COMMAND …`: the entry point; each command lives in its own module."""
 
 import argparse
+import contextlib
+import errno
 import importlib
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn, Protocol, cast
 
 from logitproof import __version__
@@ -60,10 +63,44 @@ class Parser(argparse.ArgumentParser):
 
 
 def complain(fact: object) -> int:
-    """Writes one bounded line, whatever line breaks the fact carries, to standard error."""
+    """Writes one bounded line, whatever line breaks the fact carries, to standard error if it can."""
     line = " ".join(str(fact).split())
-    print(line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…", file=sys.stderr)
+    shown = line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…"
+    with contextlib.suppress(OSError):
+        print(shown, file=sys.stderr)
     return USAGE
+
+
+def deliver(report: str, *, file: Path | None, facts: str) -> None:
+    """Prints the report, then puts the facts in FILE, which stays as it was where either fails.
+
+    Raises OSError: before anything is printed where FILE cannot be written.
+    """
+    if file is None or (file.exists() and not file.is_file() and not file.is_dir()):
+        print(report, flush=True)
+        if file is not None:  # a device or a pipe is written to, never replaced
+            file.write_text(facts, encoding="utf-8", newline="\n")
+        return
+    target = Path(os.path.realpath(file))
+    draft = target.with_name(f".logitproof-{os.getpid()}.json")
+    try:
+        _draft(facts, draft, target)
+        print(report, flush=True)
+        draft.replace(target)
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+
+
+def _draft(facts: str, draft: Path, target: Path) -> None:
+    """Writes the draft. Raises OSError that names the target, where it could not be replaced."""
+    try:
+        if target.exists():
+            target.open("ab").close()
+        with draft.open("x", encoding="utf-8", newline="\n") as out:
+            out.write(facts)
+    except OSError as fact:
+        raise OSError(fact.errno, fact.strerror, str(target)) from fact
 
 
 def command_module(name: str) -> Command:
@@ -92,20 +129,40 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code.
 
     0: all holds. 1: something is false or undecidable. 2: bad input or usage, one line on
-    standard error and nothing on standard output.
+    standard error and nothing on standard output. A closed standard output is bad usage.
     """
+    if sys.stderr is None:  # closed; print would take standard output in its place
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the exit
     try:
-        args = parse(sys.argv[1:] if argv is None else argv)
-        code = command_module(args.command).run(args)
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, "standard output is closed")
+        code = _called(sys.argv[1:] if argv is None else argv)
         print(end="", flush=True)  # a reader that left is noticed here, not at exit
     except BrokenPipeError:
-        # The interpreter flushes once more at exit; let it write to nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _settle()
         return BROKEN_PIPE
     except KeyboardInterrupt:
         return INTERRUPTED
     except UsageError as wrong:
         return complain(wrong)
     except (Refusal, OSError, HarnessError) as fact:
+        _settle()
         return complain(f"logitproof: {fact}")
     return code
+
+
+def _called(argv: Sequence[str]) -> int:
+    """The exit code of the command called; 0 where help or version was asked for and printed."""
+    try:
+        args = parse(argv)
+    except SystemExit:
+        return 0
+    return command_module(args.command).run(args)
+
+
+def _settle() -> None:
+    """Lets what standard output did not take go nowhere: the interpreter flushes again at exit."""
+    try:
+        print(end="", flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -10,7 +10,7 @@ from logitproof.core.planned import Plan
 from logitproof.core.planner import plan
 from logitproof.core.profiles import PROFILES
 from logitproof.core.records import SCALES, ModelRecord, RunRecord
-from logitproof.properties.cli import UsageError
+from logitproof.properties.cli import UsageError, deliver
 
 from . import config_json, plan_table
 
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--require-admissible", action="store_true", help="exit with 1 when the plan is refused"
     )
-    parser.add_argument("--json", metavar="FILE", help="write the same facts to a file")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write the same facts to a file")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,9 +47,7 @@ def run(args: argparse.Namespace) -> int:
     columns = shutil.get_terminal_size((plan_table.NARROW, 24)).columns
     width = min(max(columns, plan_table.NARROW), plan_table.WIDE)
     text = "\n".join((*plan_table.lines(planned, width=width), *_noted(notes, width)))
-    if args.json is not None:
-        Path(args.json).write_text(_json(planned, notes), encoding="utf-8")
-    print(text.lstrip("\n"))
+    deliver(text.lstrip("\n"), file=args.json, facts=_json(planned, notes))
     return REFUSED if args.require_admissible and not planned.admissible else 0
 
 

@@ -10,8 +10,10 @@ from logitproof.core import (
     RECORDING,
     BindingRefusal,
     Code,
+    DecoderConfig,
     NumericRefusal,
     Parameter,
+    PreparedDecoderInput,
     Refusal,
     StateRefusal,
     Tensor,
@@ -32,6 +34,7 @@ from logitproof.properties.situations import (
     composed,
     gradients,
     learned_state,
+    new_decoder,
     shaken_decoder,
     warm_decoder,
     with_layers,
@@ -39,6 +42,15 @@ from logitproof.properties.situations import (
 
 RAGGED = [[0, 1], [0, 2, 3, 4], [0, 3, 1], [1, 2]]
 LONGEST = np.finfo(np.float64).max
+NO_EPSILON = DecoderConfig(
+    vocabulary_size=3,
+    model_width=4,
+    heads=1,
+    feed_forward_width=4,
+    layers=1,
+    max_positions=3,
+    rms_epsilon=0.0,
+)
 VALUE = "blocks.0.attention.value.weight"
 
 
@@ -52,9 +64,11 @@ class Doubling:
     def __init__(self, name: str) -> None:
         self.parameters = tuple(Parameter(f"{name}.{i}", 2.0) for i in range(2))
         self.attention = shaken_decoder(TINY).backbone.blocks[0].attention
+        self.contexts: list[Any] = []
 
     def forward(self, x: Tensor, *, layout: object, context: Any) -> Tensor:
         del layout
+        self.contexts.append(context)
         for weight in self.parameters:
             x = context.apply(ops.mul, x, weight)
         return x
@@ -287,3 +301,38 @@ def test_the_worked_chain_multiplies_each_block_again() -> None:
 def test_gradients_by_name_are_in_stable_order() -> None:
     decoder = shaken_decoder(TINY)
     assert list(gradients(decoder)) == TINY.parameter_names()
+
+
+def test_a_recomputed_block_records_in_the_reverse_pass_alone() -> None:
+    _, blocks, out = chain(recomputed=True)
+    assert [block.contexts for block in blocks] == [[NO_GRAD]] * 2
+    out.backward()
+    assert [block.contexts for block in blocks] == [[NO_GRAD, RECORDING]] * 2
+
+
+def learned_from_constants(execution: str) -> object:
+    """The state after one pass whose smallest vectors and largest seeds nothing tracks."""
+    small = np.full((1, 2, 4), 1e-150) * [1, 2, 3, -1]
+    seed = np.zeros((1, 2, 4))
+    seed[0, 0, 0], seed[0, 1, 1] = 1e30, -3e200
+    decoder = new_decoder(NO_EPSILON)
+    prepared = PreparedDecoderInput(
+        decoder.backbone, RECORDING, constant(small), SequenceLayout.full(1, 2), "by hand"
+    )
+    getattr(decoder.backbone, execution)(prepared).hidden.backward(seed)
+    return learned_state(decoder)
+
+
+def test_an_untracked_boundary_gives_the_bits_of_the_retained_path() -> None:
+    assert learned_from_constants("forward_recomputed") == learned_from_constants("forward")
+
+
+def test_an_overflow_of_the_recomputed_reverse_pass_names_its_place() -> None:
+    decoder = warm_decoder(TINY)
+    run = composed(decoder, ragged(packed=False), recomputed=True)
+    before = learned_state(decoder)
+    with pytest.raises(NumericRefusal) as caught:
+        run.output.boundaries[2].backward(np.full(run.output.hidden.shape, LONGEST))
+    assert caught.value.code == Code.NON_FINITE_VJP
+    assert caught.value.place == "blocks.1.activation checkpoint"
+    assert learned_state(decoder) == before

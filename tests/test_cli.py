@@ -1,6 +1,7 @@
 """The entry point: what a wrong call says, what is imported, how a call ends."""
 
 import importlib
+import shlex
 import subprocess
 import sys
 
@@ -106,3 +107,49 @@ def test_a_reader_that_left_ends_the_call_in_silence() -> None:
         child.stdout.close()
         assert child.stderr.read() == b""
     assert child.returncode == 141
+
+
+def in_shell(line: str) -> subprocess.CompletedProcess[str]:
+    """`line` in a shell, where LOGITPROOF is the command."""
+    command = f"{shlex.quote(sys.executable)} -m logitproof"
+    return subprocess.run(
+        ["/bin/sh", "-c", line.replace("LOGITPROOF", command)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("arguments", ["demo model-ops", "--version", "--help", "demo --help"])
+@pytest.mark.parametrize("closed", [">&-", ">/dev/full"])
+def test_a_report_that_cannot_be_printed_is_one_line_and_code_2(
+    arguments: str, closed: str
+) -> None:
+    done = in_shell(f"LOGITPROOF {arguments} {closed}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("logitproof: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "2>/dev/full", ">&- 2>&-", ">/dev/full 2>&-"])
+def test_a_complaint_that_cannot_be_printed_leaves_its_code(closed: str) -> None:
+    done = in_shell(f"LOGITPROOF bogus {closed}")
+    assert done.returncode != 0
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_a_report_needs_no_standard_error() -> None:
+    done = in_shell("LOGITPROOF demo embeddings 2>&-")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == call("demo", "embeddings").stdout
+
+
+def test_a_missing_standard_error_does_not_move_a_complaint() -> None:
+    command = [
+        sys.executable,
+        "-c",
+        PLANTED.format(body="print('seen', file=sys.stderr); return 1"),
+    ]
+    line = f"{shlex.join(command)} 2>&-"
+    done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")

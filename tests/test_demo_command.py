@@ -1,3 +1,7 @@
+import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +49,50 @@ def test_an_unwritable_file_prints_no_report(
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", ["demo model-ops", "plan bridge bridge-ci"])
+@pytest.mark.parametrize("before", [{}, {"facts.json": "older facts"}], ids=["new", "old"])
+@pytest.mark.parametrize("closed", [">&-", ">/dev/full"])
+def test_a_report_that_cannot_be_printed_writes_no_facts(
+    arguments: str, before: dict[str, str], closed: str, tmp_path: Path
+) -> None:
+    _ = [(tmp_path / name).write_text(text) for name, text in before.items()]
+    file = tmp_path / "facts.json"
+    command = shlex.join(
+        [sys.executable, "-m", "logitproof", *arguments.split(), "--json", f"{file}"]
+    )
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{command} {closed}"], capture_output=True, check=False
+    )
+    assert done.returncode == 2
+    assert {f.name: f.read_text() for f in tmp_path.iterdir()} == before
+
+
+def test_facts_replace_what_a_link_points_to_and_leave_nothing_else(tmp_path: Path) -> None:
+    file, link = tmp_path / "facts.json", tmp_path / "link"
+    file.write_text("older facts")
+    link.symlink_to(file)
+    assert main(["demo", "embeddings", "--json", str(link)]) == 0
+    assert link.is_symlink()
+    assert file.read_bytes().endswith(b"}\n")
+    assert sorted(tmp_path.iterdir()) == [file, link]
+
+
+def test_facts_are_written_to_a_device_and_never_replace_it() -> None:
+    assert main(["demo", "embeddings", "--json", os.devnull]) == 0
+    assert not Path(os.devnull).is_file()
+
+
+@pytest.mark.parametrize("name", [".", "x" * 300])
+def test_a_file_of_no_use_is_named_and_prints_no_report(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "embeddings", "--json", str(tmp_path / name)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert str(tmp_path) in printed.err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_trace_of_a_demo_without_one_is_a_usage_error(

@@ -4,9 +4,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from logitproof.core import Decoder, DecoderConfig, Embedding, Parameter, Refusal, SplitMix64
+from logitproof.core import (
+    Attention,
+    Code,
+    Decoder,
+    DecoderConfig,
+    Embedding,
+    Parameter,
+    Refusal,
+    SplitMix64,
+)
 from logitproof.core.fresh import depth_scaled, fresh_decoder, parameter_count
 from logitproof.core.initial import BASE_INITIALIZER, DEPTH_POLICY, depth_factor, xavier
+from logitproof.core.rope import RotaryTable
 
 SEED_0 = ["e220a8397b1dcdaf", "6e789e6aa1b965f4", "06c45d188009454f", "f88bb8a8724c81ec"]
 SEED_17 = ["3f744760bbbfc4e2", "bfd10508068942ad", "bfdae98b1d44f6ae", "bfe5a45c1710f8d8"]
@@ -134,3 +144,19 @@ def test_parameter_count_is_that_of_the_arrays() -> None:
 def test_a_seed_outside_64_bits_is_refused(seed: object) -> None:
     with pytest.raises(Refusal):
         SplitMix64(seed)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("state", [-1, 2**64, 1.0])
+def test_a_state_outside_64_bits_is_refused(state: object) -> None:
+    rng = SplitMix64(5)
+    with pytest.raises(Refusal):
+        setattr(rng, "state", state)  # noqa: B010 - what mypy would not let pass
+    assert rng.state == 5
+
+
+def test_attention_with_a_foreign_rotation_draws_nothing() -> None:
+    rng = SplitMix64(5)
+    with pytest.raises(Refusal) as caught:
+        Attention.new("a", 4, 2, 3, 1e4, rng, rotation=RotaryTable(4, 3, 1e4))
+    assert caught.value.code == Code.ROTATION_WIDTH_MISMATCH
+    assert rng.state == 5

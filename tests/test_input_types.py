@@ -3,6 +3,7 @@
 import decimal
 import fractions
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from logitproof.core import (
     NumericRefusal,
     Parameter,
     Refusal,
+    RmsNorm,
     SequenceLayout,
     ShapeRefusal,
     SplitMix64,
@@ -31,6 +33,7 @@ from logitproof.core import (
 )
 from logitproof.core.codes import Code
 from logitproof.core.rope import RotaryTable
+from logitproof.properties.interrupts import calls_of
 
 V = 5
 MODEL = Decoder(
@@ -166,7 +169,7 @@ def test_an_unsigned_id_beyond_int64_is_refused_as_it_is(
         1j,
         fractions.Fraction(1),
         decimal.Decimal(1),
-        np.timedelta64(1),
+        np.timedelta64(1, "s"),
         {1},
         range(1),
     ],
@@ -179,7 +182,8 @@ def test_what_is_no_integer_is_refused_with_value_place_and_bound(
         door([0, 2, id])
     refusal = caught.value
     assert (refusal.code, refusal.at, refusal.bound) == (Code.NOT_AN_INTEGER, 2, V)
-    assert str(getattr(id, "item", lambda: id)()) in str(refusal)
+    shown = getattr(id, "item", lambda: id)()
+    assert str(shown) in str(refusal) or repr(shown) in str(refusal)
 
 
 @doors
@@ -341,7 +345,7 @@ NO_VALUES: dict[str, object] = {
     "list with longdouble": [1.0, np.longdouble(1)],
     "list with a fraction": [1.0, fractions.Fraction(1, 3)],
     "list with a decimal": [1.0, decimal.Decimal("0.1")],
-    "list with a duration": [1.0, np.timedelta64(1)],
+    "list with a duration": [1.0, np.timedelta64(1, "s")],
     "list with 2**53 + 1": [1.0, 2**53 + 1],
     "list with numpy's 2**53 + 1": [1.0, np.int64(2**53 + 1)],
     "list with 10**400": [1.0, 10**400],
@@ -583,3 +587,35 @@ def test_gradients_share_no_memory_with_what_they_came_from() -> None:
     p.zero_gradient()
     assert (first.tolist(), p.gradient.tolist()) == ([3.0, 4.0], [0.0, 0.0])
     assert not np.shares_memory(first, seed)
+
+
+@entrances
+def test_a_signalling_nan_is_refused_without_a_warning(entrance: Callable[..., object]) -> None:
+    signalling = np.array([0x7FA00000] * 2, np.uint32).view(np.float32)
+    with np.errstate(all="raise"), pytest.raises(NumericRefusal) as caught:
+        entrance(signalling)
+    assert caught.value.code is Code.NON_FINITE_LEAF
+
+
+def test_an_empty_shape_hides_no_overflow_of_its_other_sizes() -> None:
+    shape = (0, 2**40, 2**40)
+    with pytest.raises(ShapeRefusal) as caught:
+        TABLE.forward([], shape)
+    assert caught.value.code is Code.TOKEN_SHAPE
+    with pytest.raises(Refusal) as told:
+        RECORDING.apply(ops.gather_rows, MODEL.table, indices=[], shape=shape)
+    assert told.value.code is Code.SIZE_OVERFLOW
+
+
+@pytest.mark.parametrize("width", [2**62, 2**65])
+def test_a_gain_that_no_memory_holds_is_a_lack_of_memory(width: int) -> None:
+    with pytest.raises(MemoryError):
+        RmsNorm.new("gain", width, 1e-6)
+
+
+def test_a_parameter_count_is_compared_before_a_name_is_made() -> None:
+    deep = replace(MODEL.config, layers=3_000_000)
+    with calls_of(DecoderConfig, "parameter_names") as calls, pytest.raises(Refusal) as caught:
+        Decoder.from_parameters(deep, [])
+    assert caught.value.code is Code.PARAMETER_COUNT_MISMATCH
+    assert (caught.value.expected, caught.value.actual, calls) == (9 * 3_000_000 + 2, 0, [])

@@ -1,5 +1,8 @@
 """Which cells are active, which keys they read and where they stand."""
 
+import copy
+import pickle
+import time
 from typing import Any
 
 import numpy as np
@@ -147,3 +150,24 @@ def test_malformed_segments_are_refused(rows: list[list[int]], T: int, code: Cod
     with pytest.raises(Refusal) as caught:
         SequenceLayout.packed(rows, T)
     assert caught.value.code == code
+
+
+def test_a_layout_that_no_memory_holds_ends_at_once() -> None:
+    started = time.process_time()
+    with pytest.raises(MemoryError):
+        SequenceLayout.full(2**29, 2**29)
+    assert time.process_time() - started < 1.0
+
+
+def unpickled(layout: SequenceLayout) -> Any:
+    return pickle.loads(pickle.dumps(layout))  # noqa: S301 - our own bytes
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, unpickled])
+@pytest.mark.parametrize("name", ["lengths", "range_starts", "positions"])
+def test_a_copied_layout_cannot_be_written(again: Any, name: str) -> None:
+    layout = SequenceLayout.packed([[2, 1], [3]], 4)
+    twin = getattr(again(layout), name)
+    assert twin.tolist() == getattr(layout, name).tolist()
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        twin.flags.writeable = True

@@ -3,6 +3,7 @@
 import argparse
 import configparser
 import fnmatch
+import importlib
 import importlib.metadata
 import importlib.resources
 import os
@@ -24,6 +25,28 @@ import logitproof
 from logitproof.properties import cli, profiles
 from logitproof.properties.demos.command import DEMOS
 
+# What the table of public names promises, module by module.
+PUBLIC = {
+    "logitproof.core": """
+        floats SplitMix64 RECORDING NO_GRAD Tensor constant Parameter ops BpeTokenizer Embedding
+        Linear RmsNorm SwiGlu Attention DecoderBlock DecoderBlockConfig DecoderConfig Decoder
+        SequenceLayout InputEncoder TextInputEncoder PreparedDecoderInput DecoderBackbone
+        TextOutputHead KvCache DecodeSession ModelRecord RunRecord census plan admit Plan
+        Admission AdmissionRefusal Refusal Context Trace
+    """,
+    "logitproof.core.floats": "exp log log1p sin cos pow",
+    "logitproof.core.ops": """
+        add mul sum mean reshape transpose broadcast_to matmul gather_rows exp log silu
+        log_softmax causal_softmax rotary indexed_mean_nll
+    """,
+    "logitproof.properties": "DecoderUnderTest",
+    "logitproof.properties.laws": "REGISTRY",
+    "logitproof.properties.faults": "REGISTRY",
+    "logitproof.properties.oracles": "",
+    "logitproof.properties.scalar": "",
+    "logitproof.properties.strategies": "",
+    "logitproof.properties.bounds": "",
+}
 ROOT = Path(__file__).parent.parent
 FOLDERS = {"core": "logitproof.core", "properties": "logitproof.properties",
            "golden": "logitproof.golden"}  # fmt: skip
@@ -239,6 +262,12 @@ def test_the_example_of_the_readme_runs() -> None:
 def test_importing_core_costs_numpy_only() -> None:
     text = "import sys, logitproof.core; print({'mpmath', 'hypothesis', 'pytest'} & {*sys.modules})"
     assert python("-c", text).stdout == "set()\n"
+
+
+@pytest.mark.parametrize(("module", "names"), PUBLIC.items())
+def test_every_public_name_is_there(module: str, names: str) -> None:
+    public = importlib.import_module(module)
+    assert [name for name in names.split() if not hasattr(public, name)] == []
 
 
 def test_a_bare_import_of_core_is_refused() -> None:

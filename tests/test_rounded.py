@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from logitproof.core import exact, logarithm, rounded
+from logitproof.core import Code, Refusal, exact, logarithm, rounded
 from logitproof.properties import rounding_inputs as inputs
 from logitproof.properties.rounding import is_correctly_rounded, misrounded, misrounded_powers
 
@@ -204,9 +204,18 @@ def test_rounded_pow_takes_special_exponents(base: float, expected: list[float])
 
 
 @pytest.mark.parametrize("base", [0.0, -0.0, -2.0, INF, -INF, NAN])
-def test_rounded_pow_asserts_a_positive_finite_base(base: float) -> None:
-    with pytest.raises(AssertionError):
+def test_rounded_pow_refuses_a_base_outside_its_domain(base: float) -> None:
+    with pytest.raises(Refusal) as caught:
         rounded.pow(base, np.array([1.0]))
+    assert caught.value.code == Code.INVALID_BASE
+
+
+@pytest.mark.parametrize("function", FIVE)
+@pytest.mark.parametrize("given", [["1"], [1j], [np.longdouble(1)], [True], [None]])
+def test_rounded_functions_refuse_what_float64_does_not_hold(function: str, given: Any) -> None:
+    with pytest.raises(Refusal) as caught:
+        getattr(rounded, function)(np.array(given))
+    assert caught.value.code == Code.NOT_REAL
 
 
 def test_rounded_exp_evaluates_no_argument_that_overflows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -523,6 +523,51 @@ def test_scores_that_overflow_refuse_as_in_the_full_forward() -> None:
     assert refused[0].what == "blocks.1.attention.scores"
 
 
+@pytest.mark.parametrize(
+    ("huge", "place"),
+    [
+        (["final_norm.gain"], "final_norm.apply_gain"),
+        (["blocks.1.ffn.up.weight"], "blocks.1.ffn.up"),
+        (["blocks.1.attention.value.weight"], "blocks.1.attention.value"),
+        (["blocks.1.attention.key.weight", "blocks.1.attention.query.weight"],
+         "blocks.1.attention.query"),
+        (["blocks.1.attention.value.weight", "blocks.1.attention.key.weight"],
+         "blocks.1.attention.key"),
+    ],
+)  # fmt: skip
+def test_an_overflow_names_its_place_in_cached_and_full_execution(
+    huge: list[str], place: str
+) -> None:
+    decoder = new_decoder(TINY)
+    weights = [decoder.parameters[name] for name in huge]
+    _ = [w.assign(np.full(w.shape, LONGEST)) for w in weights]  # type: ignore[func-returns-value]
+    with DecodeSession(decoder) as session:
+        cached = refusal(lambda: session.prefill([0]))
+    full = refusal(lambda: full_logits(decoder, [0]))
+    assert [(r.code, r.place) for r in (cached, full)] == [(Code.NON_FINITE_FORWARD, place)] * 2
+    assert str(cached).endswith(f"(in {place})")
+
+
+@pytest.mark.parametrize("layer", range(L))
+def test_a_step_binds_the_rows_of_every_layer(layer: int) -> None:
+    decoder = new_decoder(TINY)
+    with prefilled(decoder, [0, 1]) as session:
+        session.cache.layers[layer]._bindings = KvCache(new_decoder(TINY)).layers[layer]._bindings
+        refused = refusal(lambda: session.decode(2))
+    assert (refused.code, refused.facts()["layer"]) == (Code.PREPARED_CACHE_BINDING, layer)
+
+
+def test_of_two_assigned_parameters_the_first_is_told() -> None:
+    decoder = new_decoder(TINY)
+    with prefilled(decoder, [0, 1]) as session:
+        pass
+    nodes = list(decoder.parameters.values())
+    _ = [nodes[i].assign(nodes[i].value) for i in (3, 7)]  # type: ignore[func-returns-value]
+    refused = refusal(lambda: DecodeSession(decoder, session.cache))
+    assert refused.code == Code.MODEL_PARAMETER_REVISION_MISMATCH
+    assert refused.facts()["index"] == 3
+
+
 # cells that mean nothing
 
 

@@ -1,6 +1,7 @@
 """Nodes, contexts and the reverse pass: identity, revisions, retention, order of additions."""
 
 import copy
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from logitproof.core import (
     NO_GRAD,
     RECORDING,
+    Code,
     Parameter,
     Refusal,
     StateRefusal,
@@ -304,3 +306,108 @@ def test_the_tape_runs_an_operation_it_has_never_seen() -> None:
     out = apply(Twice(), x)
     out.backward([1.0])
     assert (out.op, x.gradient.tolist()) == ("twice", [2.0])
+
+
+def test_a_reader_that_held_nothing_cannot_let_go() -> None:
+    with pytest.raises(AssertionError, match="held nothing"):
+        Parameter("p", 1.0).let_go()
+
+
+def custom(result: object, *contributions: object) -> Any:
+    """An operation of one operand, with this result and these contributions."""
+    return lambda _: (result, lambda upstream: contributions)  # noqa: ARG005
+
+
+@pytest.mark.parametrize(
+    "contributions", [(), ([1.0],), ([1.0, 1.0], [1.0, 1.0]), ([[1.0, 1.0]],)], ids=repr
+)
+def test_a_rule_gives_one_contribution_of_its_shape_per_operand(contributions: Any) -> None:
+    x = Parameter("x", [1.0, 2.0])
+    out = apply(custom(np.ones(2), *contributions), x)
+    with pytest.raises(Refusal) as caught:
+        out.backward([1.0, 1.0])
+    assert caught.value.code == Code.CONTRIBUTION_MISMATCH
+    assert x.gradient.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "result", [np.float32(1.5), np.array(1.5, np.float16), 1.5, np.float64(1.5)], ids=repr
+)
+def test_a_result_of_another_kind_becomes_float64(result: Any) -> None:
+    x = Parameter("x", 3.0)
+    out = apply(custom(result, np.float32(0.1)), x)
+    trace = out.backward_with_trace()
+    assert (str(out.value.dtype), out.shape, float(out.value)) == ("float64", (), 1.5)
+    assert [trace.nodes[0].adjoint.dtype, x.gradient.dtype] == [np.float64] * 2  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "given", [np.ones(2, complex), np.array(["1", "2"]), [None, None]], ids=repr
+)
+def test_what_a_users_operation_gives_must_be_real(given: Any) -> None:
+    x = Parameter("x", [1.0, 2.0])
+    with pytest.raises(Refusal) as caught:
+        apply(custom(given), x)
+    assert caught.value.code == Code.NOT_REAL
+    with pytest.raises(Refusal) as caught:
+        apply(custom(np.ones(2), given), x).backward([1.0, 1.0])
+    assert caught.value.code == Code.NOT_REAL
+
+
+def test_of_two_stale_operands_the_one_of_the_last_node_is_told() -> None:
+    a, b, c = (Parameter(name, 1.0) for name in "abc")
+    out = apply(ops.add, apply(ops.mul, a, b), c)
+    a.assign(2.0)
+    c.assign(2.0)
+    with pytest.raises(Refusal) as caught:
+        out.backward()
+    assert caught.value.code == Code.STALE_OPERAND_VALUE
+    assert (caught.value.what, caught.value.child, caught.value.operand) == ("add", 4, 1)
+
+
+def test_a_contribution_to_an_untracked_parent_must_be_finite_too() -> None:
+    p = Parameter("p", 1e200)
+    out = apply(ops.mul, p, constant(1e-200))
+    with pytest.raises(Refusal) as caught:
+        out.backward(1e200)
+    assert caught.value.code == Code.NON_FINITE_VJP
+    assert (caught.value.operand, p.gradient.tolist()) == (1, 0.0)
+
+
+def test_a_trace_starts_from_zeros_and_ends_with_all_that_is_stored() -> None:
+    p = Parameter("p", [1.0, 2.0])
+    p.backward([10.0, 20.0])
+    trace = apply(ops.add, p, p).backward_with_trace([1.0, 2.0])
+    before = [edge.adjoint_before.tolist() for edge in trace.edges]  # type: ignore[union-attr]
+    assert before == [[0.0, 0.0], [1.0, 2.0]]
+    adjoint, gradient = trace.nodes[0].adjoint, trace.nodes[0].gradient
+    assert adjoint is not None
+    assert gradient is not None
+    assert (adjoint.tolist(), gradient.tolist()) == ([2.0, 4.0], [12.0, 24.0])
+
+
+def test_what_a_trace_holds_shares_no_memory() -> None:
+    p, q = Parameter("p", [1.0, 2.0]), constant([3.0, 4.0])
+    out = apply(ops.mul, p, q)
+    trace = out.backward_with_trace([1.0, 1.0])
+    saved = [fact for edge in trace.edges for fact in edge.saved.values()]
+    given = [edge.upstream for edge in trace.edges] + [edge.contribution for edge in trace.edges]
+    arrays = [x for x in (*saved, *given, trace.seed) if isinstance(x, np.ndarray)]
+    live = [p.value, q.value, *[x for s in out._vjp.saved for x in s.values()]]
+    pairs = [*combinations(arrays, 2), *product(arrays, live)]
+    assert len(arrays) == 2 + 4 + 1
+    assert not any(x.flags.writeable for x in arrays)
+    assert not any(np.shares_memory(x, y) for x, y in pairs if isinstance(y, np.ndarray))
+
+
+def test_the_evidence_of_a_trace_cannot_be_written() -> None:
+    saved: Any = apply(ops.exp, Parameter("p", 1.0)).backward_with_trace().edges[0].saved
+    with pytest.raises(TypeError):
+        saved["output"] = 0.0
+    assert not any(x.flags.writeable for x in saved.values() if isinstance(x, np.ndarray))
+
+
+def test_a_refusal_shows_no_integer_that_python_cannot_print() -> None:
+    with pytest.raises(Refusal) as caught:
+        apply(ops.sum, constant([1.0]), axis=10**5000)
+    assert "an integer of 16610 bits" in repr(caught.value)

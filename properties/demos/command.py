@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from logitproof.properties.cli import UsageError
+from logitproof.properties.cli import UsageError, deliver
 
 from .agreement import Disagreement
 
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Computes and compares everything, then writes and prints. 0, or 1 on a disagreement.
+    """Computes and compares everything, then prints and writes. 0, or 1 on a disagreement.
 
     Raises UsageError for `--trace` where a demo has none, and OSError before anything is
     printed where FILE cannot be written.
@@ -51,8 +51,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"logitproof demo: {args.name}: {disagreement}", file=sys.stderr)
         return FALSE
     shown = demo.trace_lines(facts) if args.trace else demo.report_lines(facts)
-    if args.json is not None:
-        text = json.dumps(facts, indent=2, allow_nan=False) + "\n"
-        args.json.write_text(text, encoding="utf-8", newline="\n")
-    print("\n".join(shown))
+    text = json.dumps(facts, indent=2, allow_nan=False) + "\n"
+    deliver("\n".join(shown), file=args.json, facts=text)
     return 0

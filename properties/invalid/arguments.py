@@ -14,6 +14,7 @@ __all__ = [
     "epsilon_faults",
     "head_apart",
     "head_faults",
+    "kind_fault",
     "one",
     "one_base",
     "one_epsilon",
@@ -33,6 +34,16 @@ def size_faults(name: str) -> tuple[Fault, ...]:
         fault(Code.FIELD_TYPE, f"{name} as float", lambda s: s.set(**{name: 2.0}), actual="2.0"),
         fault(Code.FIELD_RANGE, f"{name} of -1", lambda s: s.set(**{name: -1}), actual=-1),
     )
+
+
+def kind_fault(name: str, given: object, **facts: object) -> Fault:
+    """An argument of a kind that is not taken, given in place of the finished one."""
+    kind = type(given).__name__
+
+    def plant(s: Situation) -> object:
+        return s.afterwards(lambda ready: ready.set(**{name: given}))
+
+    return fault(Code.FIELD_TYPE, f"{kind} as {name}", plant, actual=kind, **facts)
 
 
 def one(name: str, *others: str) -> Apart:

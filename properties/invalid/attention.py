@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from logitproof.core import Attention, Linear, SequenceLayout, SplitMix64
+from logitproof.core import Attention, Linear, SequenceLayout, SplitMix64, constant
 from logitproof.core.attention import (
     check_head_sizes,
     merge_heads,
@@ -19,6 +19,7 @@ from .arguments import (
     base_faults,
     head_apart,
     head_faults,
+    kind_fault,
     one,
     rank,
     size,
@@ -27,7 +28,7 @@ from .arguments import (
 )
 from .boundary import Apart, Boundary, Fault, Plant, Situation, fault, refuses
 from .leaves import NAME_FAULTS, NAME_ORDER
-from .making import weight
+from .making import ramp, weight
 from .rotary import BASE_APART, OFFSETS
 
 __all__ = ["BOUNDARIES"]
@@ -68,6 +69,16 @@ merge = Boundary(
     unreachable={Code.SIZE_OVERFLOW: NO_SUCH_ARRAY},
 )
 
+
+def _operand(index: int, given: object, name: str, what: str) -> Fault:
+    """Something that is no tensor in place of a finished operand."""
+
+    def plant(s: Situation) -> object:
+        return s.afterwards(lambda ready: ready.operands.__setitem__(index, given))
+
+    return fault(Code.FIELD_TYPE, name, plant, what=what, actual="ndarray")
+
+
 core = Boundary(
     name="scaled_dot_product",
     order=refuses(scaled_dot_product),
@@ -75,6 +86,10 @@ core = Boundary(
     ready=tensors("query", "key", "value"),
     call=lambda s: scaled_dot_product(*s.operands),
     faults=(
+        *[
+            _operand(index, ramp(2, 3, 2), f"array as {name}", name)
+            for index, name in enumerate(("query", "key", "value"))
+        ],
         *[
             fault(Code.ATTENTION_RANK, f"{name} of rank 2", rank(name, 2), what=name, rank=2)
             for name in ("query", "key", "value")
@@ -111,6 +126,7 @@ sizes = Boundary(
 new = Boundary(
     name="Attention.new",
     order=(
+        Code.FIELD_TYPE,
         *TYPE_AND_RANGE * 2,
         *refuses(check_head_sizes),
         *TYPE_AND_RANGE,
@@ -122,6 +138,7 @@ new = Boundary(
     ),
     call=lambda s: Attention.new(s.name, s.D, s.heads, s.capacity, s.base, s.rng),
     faults=(
+        kind_fault("rng", 9, what="rng"),
         *size_faults("D"),
         *size_faults("heads"),
         *head_faults("D", "heads"),
@@ -167,6 +184,17 @@ def _shape(axis: int, size: int, *roles: str) -> Plant:
 
 def _third_axis(role: str) -> Plant:
     return lambda s: s.shapes[role].append(2)
+
+
+def _bare(name: str, role: str) -> Fault:
+    """A tensor in place of a finished layer or matrix."""
+
+    def change(s: Situation) -> None:
+        getattr(s, name)[ROLES.index(role)] = constant(ramp(4, 4))
+
+    return fault(
+        Code.FIELD_TYPE, f"tensor as {role}", lambda s: s.afterwards(change), actual="Tensor"
+    )
 
 
 def _named(role: str, other: str) -> Plant:
@@ -217,7 +245,7 @@ HEADS = (
 HEADS_APART = one("heads", "heads of 0", "heads of 3", "heads of 4")
 
 
-CLASS_ORDER = (*refuses(Attention)[:5], *refuses(check_head_sizes), *refuses(Attention)[5:])
+CLASS_ORDER = (*refuses(Attention)[:6], *refuses(check_head_sizes), *refuses(Attention)[6:])
 
 
 def _facts(**more: object) -> Situation:
@@ -231,6 +259,7 @@ assembled = Boundary(
     ready=_layers,
     call=lambda s: Attention(*s.layers, heads=s.heads, rotation=s.table),
     faults=(
+        *[_bare("layers", role) for role in ROLES],
         *WIDTHS,
         *HEADS,
         *OUTPUTS,
@@ -246,15 +275,15 @@ assembled = Boundary(
     unreachable={Code.ZERO_MODEL_WIDTH: "a linear layer takes at least one feature"},
 )
 
-LINEAR = refuses(Linear)[:3]
+LINEAR = refuses(Linear)[:4]
 
 from_parameters = Boundary(
     name="Attention.from_parameters",
     order=(
         *LINEAR * 3,
-        *CLASS_ORDER[:3],
+        *CLASS_ORDER[1:4],
         *LINEAR,
-        *CLASS_ORDER[3:-1],
+        *CLASS_ORDER[4:-1],
         *TYPE_AND_RANGE,
         *refuses(RotaryTable)[2:5],
     ),
@@ -264,12 +293,16 @@ from_parameters = Boundary(
         *s.matrices, heads=s.heads, max_positions=s.capacity, rope_base=s.base
     ),
     faults=(
+        _bare("matrices", "query"),
         fault(Code.WEIGHT_RANK, "query of rank 3", _third_axis("query"), rank=3),
         fault(Code.ZERO_INPUT_WIDTH, "query takes nothing", _shape(0, 0, "query")),
+        _bare("matrices", "key"),
         fault(Code.ZERO_OUTPUT_WIDTH, "key gives nothing", _shape(1, 0, "key")),
+        _bare("matrices", "value"),
         fault(Code.WEIGHT_RANK, "value of rank 3", _third_axis("value"), rank=3),
         *WIDTHS[1:3],
         WIDTHS[4],
+        _bare("matrices", "output"),
         fault(Code.WEIGHT_RANK, "output of rank 3", _third_axis("output"), rank=3),
         *HEADS,
         *OUTPUTS,
@@ -293,6 +326,7 @@ def _attention() -> Attention:
 
 
 INPUTS: tuple[Fault, ...] = (
+    _operand(0, ramp(1, 2, 4), "array as input", "attention input"),
     fault(Code.INPUT_RANK, "rank 2", rank("x", 2), rank=2),
     fault(Code.INPUT_WIDTH_MISMATCH, "width 6", size("x", 2, 6), expected=4, actual=6),
     fault(Code.EMPTY_TOKENS, "no token", size("x", 1, 0)),
@@ -300,7 +334,7 @@ INPUTS: tuple[Fault, ...] = (
 
 forward = Boundary(
     name="Attention.forward",
-    order=(*refuses(Attention.forward)[:3], *TYPE_AND_RANGE, *refuses(Attention.forward)[3:]),
+    order=(*refuses(Attention.forward)[:4], *TYPE_AND_RANGE, *refuses(Attention.forward)[4:]),
     build=lambda: Situation(attention=_attention(), x=[1, 2, 4], offset=2),
     ready=tensors("x"),
     call=lambda s: s.attention.forward(*s.operands, s.offset),
@@ -311,7 +345,7 @@ forward = Boundary(
 with_layout = Boundary(
     name="Attention.inspect with a layout",
     order=(
-        *refuses(Attention.forward)[:3],
+        *refuses(Attention.forward)[:4],
         Code.LAYOUT_SHAPE_MISMATCH,
         Code.POSITION_RANGE_EXCEEDED,
     ),

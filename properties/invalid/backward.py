@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from logitproof.core import RECORDING, SequenceLayout, Tensor, constant, ops
+from logitproof.core import RECORDING, DecoderBlock, RmsNorm, SequenceLayout, Tensor, constant, ops
 from logitproof.core.checkpoint import checkpoint
 from logitproof.core.codes import Code
+from logitproof.core.floats import Array
 
 from .boundary import Apart, Boundary, Situation, fault, refuses
 from .making import MAX, decoder, parameter
@@ -28,6 +29,7 @@ def _build() -> Situation:
         tracked=True,
         released=set(),
         stale=False,
+        short=0,
         read=False,
         implicit=False,
     )
@@ -37,7 +39,7 @@ def _ready(s: Situation) -> None:
     other = parameter("other", 1.0)
     p, q = (_leaf(name, getattr(s, name), s) for name in ("p", "q"))
     h = RECORDING.apply(ops.mul, p, q)
-    s.set(y=RECORDING.apply(ops.add, h, p), nodes=[p, q, h, other])
+    s.set(y=RECORDING.apply(_total(s.short), h, p), nodes=[p, q, h, other])
     if s.released:  # a released node has released ancestors
         top = s.y if "y" in s.released else h
         RECORDING.apply(ops.mul, top, other).backward(np.zeros(4), retain=False)
@@ -48,6 +50,19 @@ def _ready(s: Situation) -> None:
     if s.read:
         s.set(open=q.reading_gradient())
         s.open.__enter__()
+
+
+def _total(short: int) -> Any:
+    """The sum, whose reverse rule leaves out `short` operands, or an axis where it is below 0."""
+
+    def total(left: Array, right: Array) -> tuple[Array, object]:
+        def rule(upstream: Array) -> tuple[Array, ...]:
+            return (upstream, upstream[0] if short < 0 else upstream)[: 2 - max(short, 0)]
+
+        return left + right, rule
+
+    total.op_name = "add"  # type: ignore[attr-defined]
+    return total if short else ops.add
 
 
 def _leaf(name: str, values: list[float], s: Situation) -> Any:
@@ -97,6 +112,20 @@ FAULTS = (
         current=1,
     ),
     fault(
+        Code.CONTRIBUTION_MISMATCH,
+        "a contribution missing",
+        lambda s: s.set(short=1),
+        what="add",
+        expected=[(4,), (4,)],
+        actual=[(4,)],
+    ),
+    fault(
+        Code.CONTRIBUTION_MISMATCH,
+        "a contribution without its axis",
+        lambda s: s.set(short=-1),
+        actual=[(4,), ()],
+    ),
+    fault(
         Code.NON_FINITE_VJP,
         "contribution overflows",
         lambda s: (_set("p", 0, 1e-200, s), _set("q", 0, 1e200, s), _set("seed", 0, 1e200, s)),
@@ -127,7 +156,12 @@ FAULTS = (
     fault(Code.GRADIENT_BORROWED, "gradient read", lambda s: s.set(read=True), what="q", actual=1),
 )
 NEEDS_PARAMETERS = {"assigned operand", "gradient overflows", "gradient read"}
-APART = (Apart("only parameters are assigned or hold gradients", {"untracked"}, NEEDS_PARAMETERS),)
+SHORT = {"a contribution missing", "a contribution without its axis"}
+APART = (
+    Apart("only parameters are assigned or hold gradients", {"untracked"}, NEEDS_PARAMETERS),
+    Apart("one rule", SHORT),
+    Apart("a graph is released through its rule", {"released"}, SHORT),
+)
 
 backward, traced = (
     Boundary(
@@ -147,27 +181,39 @@ backward, traced = (
     }.items()
 )
 
+
+def _spoiled(s: Situation) -> None:
+    s.block.attention_norm = RmsNorm.from_gain(parameter("gain", [1.0, 1.0, 1.0]), 1e-6)
+
+
 recomputed = Boundary(
     name="backward through a checkpoint",
-    order=refuses(checkpoint),
-    build=lambda: Situation(seed=1.0, boundary=parameter("x", np.ones((1, 2, 2)))),
+    order=(*refuses(checkpoint), Code.NON_FINITE_VJP),
+    build=lambda: Situation(
+        seed=1.0,
+        boundary=parameter("x", np.ones((1, 2, 2))),
+        block=DecoderBlock.from_parameters(
+            decoder().config.block_config, list(decoder().backbone.blocks[0].parameters)
+        ),
+    ),
     ready=lambda s: s.set(
         y=checkpoint(
-            decoder().backbone.blocks[0],
-            s.boundary,
-            layout=SequenceLayout.full(1, 2),
-            context=RECORDING,
-            layer=0,
-        ),
-        decoder=decoder(),
+            s.block, s.boundary, layout=SequenceLayout.full(1, 2), context=RECORDING, layer=0
+        )
     ),
     call=lambda s: s.y.backward(np.full((1, 2, 2), s.seed)),
     faults=(
         fault(
             Code.CHECKPOINT_REFUSED,
+            "another norm stands in the block",
+            lambda s: s.afterwards(_spoiled),
+            what="blocks.0",
+        ),
+        fault(
+            Code.NON_FINITE_VJP,
             "upstream overflows inside",
             lambda s: s.set(seed=MAX),
-            what="blocks.0",
+            place="blocks.0.activation checkpoint",
         ),
     ),
 )

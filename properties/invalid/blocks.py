@@ -14,6 +14,7 @@ from logitproof.core import (
 from logitproof.core.block import check_executable
 from logitproof.core.codes import Code
 
+from .arguments import kind_fault
 from .boundary import Boundary, Plant, Situation, fault, refuses
 from .configs import BLOCK_FACTS
 from .leaves import NAME_FAULTS
@@ -28,11 +29,18 @@ BLOCK_OF_TWO_HEADS = {**BLOCK_FACTS, "kv_heads": 2, "context_window": None}
 
 executable = Boundary(
     name="DecoderBlock.new",
-    order=(*refuses(check_executable), Code.EMPTY_NAME_SEGMENT, Code.INVALID_NAME_CHARACTER),
+    order=(
+        Code.FIELD_TYPE,
+        *refuses(check_executable),
+        Code.EMPTY_NAME_SEGMENT,
+        Code.INVALID_NAME_CHARACTER,
+    ),
     build=lambda: Situation(name="norm1.gain", facts=dict(BLOCK_OF_TWO_HEADS)),
     ready=lambda s: s.set(config=DecoderBlockConfig(**s.facts), rng=SplitMix64(3)),
     call=lambda s: DecoderBlock.new(s.name, s.config, s.rng),
     faults=(
+        kind_fault("config", None, what="block config"),
+        kind_fault("rng", 3, what="rng"),
         fault(Code.GROUPED_HEADS, "one kv head", lambda s: s.facts.update(kv_heads=1)),
         fault(Code.CONTEXT_WINDOW, "window of 2", lambda s: s.facts.update(context_window=2)),
         *NAME_FAULTS[2:4],
@@ -96,6 +104,10 @@ block = Boundary(
     ready=_components,
     call=lambda s: DecoderBlock(s.attention_norm, s.attention, s.ffn_norm, s.ffn),
     faults=(
+        kind_fault("attention_norm", 4, what="block attention norm"),
+        kind_fault("attention", None, what="block attention"),
+        kind_fault("ffn_norm", 4, what="block feed-forward norm"),
+        kind_fault("ffn", None, what="block feed-forward"),
         *[
             fault(
                 Code.COMPONENT_WIDTH_MISMATCH,
@@ -131,6 +143,8 @@ block_parameters = Boundary(
     ready=lambda s: s.set(config=DecoderBlockConfig(**s.facts)),
     call=lambda s: DecoderBlock.from_parameters(s.config, s.parameters),
     faults=(
+        kind_fault("config", None, what="block config"),
+        kind_fault("parameters", {}, what="block parameters"),
         fault(Code.GROUPED_HEADS, "one kv head", lambda s: s.facts.update(kv_heads=1)),
         fault(Code.CONTEXT_WINDOW, "window of 2", lambda s: s.facts.update(context_window=2)),
         fault(

@@ -57,6 +57,16 @@ class Situation(SimpleNamespace):
     def unchanged(self) -> None:
         """Do nothing: everything is in place."""
 
+    def afterwards(self, change: Plant) -> Situation:
+        """Make a change once everything is ready."""
+        return self.set(last=[*vars(self).get("last", []), change])
+
+    def finish(self) -> Situation:
+        """Make the changes that waited."""
+        for change in vars(self).pop("last", []):
+            change(self)
+        return self
+
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
@@ -164,7 +174,7 @@ class NearMiss:
         for planted in reversed(self.faults):
             planted.plant(situation)
         self.boundary.ready(situation)
-        return situation
+        return situation.finish()
 
     def complaints(self, refusal: errors.Refusal) -> list[str]:
         """What differs from the refusal that must win: code, type, facts."""

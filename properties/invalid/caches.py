@@ -20,7 +20,8 @@ from logitproof.core.codes import Code
 from logitproof.core.incremental import CACHED_ORDER, run_cached
 from logitproof.core.prepared import PREPARED_ORDER
 
-from .boundary import Apart, Boundary, Fault, Plant, Situation, fault
+from .arguments import kind_fault
+from .boundary import Apart, Boundary, Fault, Plant, Situation, fault, refuses
 from .hand_over import reason
 from .making import config, decoder, parameter, ramp
 
@@ -149,6 +150,14 @@ bind = Boundary(
     ),
 )
 
+
+fresh = Boundary(
+    name="KvCache",
+    order=refuses(KvCache),
+    build=lambda: Situation(decoder=decoder()),
+    call=lambda s: KvCache(s.decoder),
+    faults=(kind_fault("decoder", None, what="cache decoder"),),
+)
 
 # --- cached execution ------------------------------------------------------------------------
 
@@ -348,4 +357,4 @@ ticket = Boundary(
     ),
 )  # fmt: skip
 
-BOUNDARIES = (bind, cached, layer_cache, ticket)
+BOUNDARIES = (bind, fresh, cached, layer_cache, ticket)

@@ -22,6 +22,7 @@ from logitproof.core.backbone import ExecutionIdentity
 from logitproof.core.codes import Code
 from logitproof.core.prepared import PREPARED_ORDER
 
+from .arguments import kind_fault
 from .boundary import Apart, Boundary, Fault, Plant, Situation, fault
 from .making import decoder, ramp, weight
 
@@ -100,6 +101,7 @@ construct = Boundary(
         s.backbone, s.context, s.embeddings, s.layout, s.provenance, s.producers
     ),
     faults=(
+        kind_fault("backbone", None, what="backbone"),
         fault(Code.FIELD_TYPE, "no context", lambda s: s.set(context=None), actual="NoneType"),
         fault(
             Code.FIELD_TYPE,
@@ -108,6 +110,7 @@ construct = Boundary(
             actual="ndarray",
         ),
         fault(Code.FIELD_TYPE, "number as provenance", lambda s: s.set(provenance=1), actual="int"),
+        kind_fault("producers", None, what="prepared input producer_parameters"),
         fault(
             Code.FIELD_TYPE,
             "constant as producer",
@@ -264,17 +267,17 @@ LATE = (
 )
 
 
-def _after(name: str, call: Plant) -> Boundary:
+def _after(name: str, call: Plant, kind: Fault) -> Boundary:
     return Boundary(
         name=name,
-        order=PREPARED_ORDER,
+        order=(Code.FIELD_TYPE, *PREPARED_ORDER),
         build=lambda: Situation(
             rows=2, cells=3, position=None, late_rows=2, late_position=None, changes=[],
             eps=1e-6, blocks=1, biased=False, max_rows=None,
         ),
         ready=_prepare,
         call=call,
-        faults=LATE,
+        faults=(kind, *LATE),
         apart=(
             Apart("one node is bound", {"vectors assigned"}, {"equal vectors of another node"}),
             Apart("without blocks there is no bias", {"no block"}, {"a bias more"}),
@@ -282,10 +285,17 @@ def _after(name: str, call: Plant) -> Boundary:
     )  # fmt: skip
 
 
-validate = _after("PreparedDecoderInput.validate", lambda s: s.prepared.validate(s.backbone))
-consume = _after("DecoderBackbone.forward", lambda s: s.backbone.forward(s.prepared))
+NO_BACKBONE = kind_fault("backbone", 1, what="backbone")
+NOT_PREPARED = kind_fault("prepared", ramp(2, 3, 2), what="prepared input")
+
+validate = _after(
+    "PreparedDecoderInput.validate", lambda s: s.prepared.validate(s.backbone), NO_BACKBONE
+)
+consume = _after("DecoderBackbone.forward", lambda s: s.backbone.forward(s.prepared), NOT_PREPARED)
 recompute = _after(
-    "DecoderBackbone.forward_recomputed", lambda s: s.backbone.forward_recomputed(s.prepared)
+    "DecoderBackbone.forward_recomputed",
+    lambda s: s.backbone.forward_recomputed(s.prepared),
+    NOT_PREPARED,
 )
 
 BOUNDARIES = (construct, validate, consume, recompute)

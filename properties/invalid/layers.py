@@ -14,9 +14,8 @@ from logitproof.core import (
 )
 from logitproof.core.codes import Code
 from logitproof.core.layers import add_residual
-from logitproof.core.names import check_distinct
 
-from .arguments import TYPE_AND_RANGE, epsilon_faults, one, one_epsilon, size_faults
+from .arguments import TYPE_AND_RANGE, epsilon_faults, kind_fault, one, one_epsilon, size_faults
 from .boundary import Apart, Boundary, Situation, fault, refuses
 from .leaves import NAME_FAULTS, NAME_ORDER
 from .making import MAX, parameter, ramp, weight
@@ -29,11 +28,12 @@ INF = float("inf")
 
 embedding_new = Boundary(
     name="Embedding.new",
-    order=(*NAME_ORDER, *TYPE_AND_RANGE * 2, *refuses(Embedding.new)),
+    order=(*NAME_ORDER, Code.FIELD_TYPE, *TYPE_AND_RANGE * 2, *refuses(Embedding.new)[2:]),
     build=lambda: Situation(name="norm1.gain", rows=3, width=2, rng=SplitMix64(5)),
     call=lambda s: Embedding.new(s.name, s.rows, s.width, s.rng),
     faults=(
         *NAME_FAULTS,
+        kind_fault("rng", 5, what="rng"),
         *size_faults("rows"),
         *size_faults("width"),
         fault(Code.EMPTY_VOCABULARY, "no row", lambda s: s.set(rows=0)),
@@ -50,6 +50,7 @@ embedding = Boundary(
     ready=lambda s: s.set(table=weight("table", *s.shape)),
     call=lambda s: Embedding.from_parameter(s.table),
     faults=(
+        kind_fault("table", constant(ramp(3, 2)), what="embedding table"),
         fault(Code.TABLE_RANK, "rank 3", lambda s: s.set(shape=[*s.shape, 2]), rank=3),
         fault(Code.EMPTY_VOCABULARY, "no row", lambda s: s.set(shape=[0, *s.shape[1:]])),
         fault(Code.ZERO_EMBEDDING_WIDTH, "no width", lambda s: s.set(shape=[s.shape[0], 0])),
@@ -127,21 +128,26 @@ lookup = Boundary(
 
 head = Boundary(
     name="TextOutputHead",
-    order=(Code.TABLE_RANK,),
+    order=refuses(TextOutputHead),
     build=lambda: Situation(table=constant(ramp(3, 2))),
     call=lambda s: TextOutputHead(s.table),
-    faults=(fault(Code.TABLE_RANK, "rank 1", lambda s: s.set(table=constant(ramp(3))), rank=1),),
+    faults=(
+        kind_fault("table", ramp(3, 2), what="head table"),
+        fault(Code.TABLE_RANK, "rank 1", lambda s: s.set(table=constant(ramp(3))), rank=1),
+    ),
 )
 
 # --- linear ----------------------------------------------------------------------------------
 
 linear_new = Boundary(
     name="Linear.new",
-    order=(*NAME_ORDER, *TYPE_AND_RANGE * 2, *refuses(Linear.new)),
-    build=lambda: Situation(name="norm1.gain", taken=3, given=2, rng=SplitMix64(5)),
-    call=lambda s: Linear.new(s.name, s.taken, s.given, True, s.rng),
+    order=(*NAME_ORDER, *[Code.FIELD_TYPE] * 2, *TYPE_AND_RANGE * 2, *refuses(Linear.new)[2:]),
+    build=lambda: Situation(name="norm1.gain", taken=3, given=2, bias=True, rng=SplitMix64(5)),
+    call=lambda s: Linear.new(s.name, s.taken, s.given, s.bias, s.rng),
     faults=(
         *NAME_FAULTS[2:5],
+        kind_fault("rng", 5, what="rng"),
+        kind_fault("bias", 1),
         *size_faults("taken"),
         *size_faults("given"),
         fault(Code.ZERO_INPUT_WIDTH, "no input", lambda s: s.set(taken=0)),
@@ -161,6 +167,8 @@ linear = Boundary(
     ),
     call=lambda s: Linear.from_parameters(s.weight, s.bias),
     faults=(
+        kind_fault("weight", constant(ramp(3, 2)), what="linear weight"),
+        kind_fault("bias", constant(ramp(2)), what="linear bias"),
         fault(Code.WEIGHT_RANK, "weight of rank 3", lambda s: s.set(shape=[*s.shape, 2]), rank=3),
         fault(Code.ZERO_INPUT_WIDTH, "no input", lambda s: s.set(shape=[0, *s.shape[1:]])),
         fault(Code.ZERO_OUTPUT_WIDTH, "no output", lambda s: s.set(shape=[s.shape[0], 0])),
@@ -191,6 +199,7 @@ projection = Boundary(
     ready=lambda s: s.set(x=constant(s.values)),
     call=lambda s: s.layer.forward(s.x),
     faults=(
+        kind_fault("x", ramp(2, 3), what="w input"),
         fault(Code.INPUT_RANK, "scalar", lambda s: s.set(values=1.0), rank=0),
         fault(
             Code.INPUT_WIDTH_MISMATCH,
@@ -225,6 +234,7 @@ norm = Boundary(
     ready=lambda s: s.set(gain=weight("gain", *s.shape)),
     call=lambda s: RmsNorm.from_gain(s.gain, s.epsilon),
     faults=(
+        kind_fault("gain", constant(ramp(2)), what="norm gain"),
         *epsilon_faults(Code.INVALID_EPSILON),
         fault(Code.GAIN_RANK, "gain matrix", lambda s: s.set(shape=[*s.shape, 3]), actual=(2, 3)),
         fault(Code.EMPTY_FEATURE_WIDTH, "no feature", lambda s: s.set(shape=[0])),
@@ -241,6 +251,7 @@ normalise = Boundary(
     ready=lambda s: s.set(x=constant(s.values)),
     call=lambda s: s.layer.forward(s.x),
     faults=(
+        kind_fault("x", ramp(3, 2), what="gain input"),
         fault(Code.INPUT_RANK_ZERO, "scalar", lambda s: s.set(values=1.0)),
         fault(
             Code.INPUT_WIDTH_MISMATCH,
@@ -269,10 +280,13 @@ normalise = Boundary(
 # --- SwiGLU ----------------------------------------------------------------------------------
 
 
+BRANCHES = ("gate", "up", "down")
+
+
 def _branches(s: Situation) -> Situation:
     layers = {
         name: Linear.from_parameters(weight(s.names.get(name, f"{name}.weight"), *s.shapes[name]))
-        for name in ("gate", "up", "down")
+        for name in BRANCHES
     }
     return s.set(**layers)
 
@@ -284,6 +298,7 @@ swiglu = Boundary(
     ready=_branches,
     call=lambda s: SwiGlu(s.gate, s.up, s.down),
     faults=(
+        *[kind_fault(role, weight(role, 2, 3), what=f"swiglu {role}") for role in BRANCHES],
         fault(
             Code.BRANCH_INPUT_WIDTH_MISMATCH,
             "up takes four",
@@ -318,9 +333,10 @@ swiglu = Boundary(
 swiglu_new = Boundary(
     name="SwiGlu.new",
     order=(
+        Code.FIELD_TYPE,
         *NAME_ORDER,
         *TYPE_AND_RANGE * 2,
-        *refuses(Linear.new)[:2],
+        *refuses(Linear.new)[2:4],
         *TYPE_AND_RANGE,
         Code.ZERO_OUTPUT_WIDTH,
         Code.SIZE_OVERFLOW,
@@ -328,6 +344,7 @@ swiglu_new = Boundary(
     build=lambda: Situation(name="norm1.gain", taken=2, hidden=3, given=2, rng=SplitMix64(5)),
     call=lambda s: SwiGlu.new(s.name, s.taken, s.hidden, s.given, s.rng),
     faults=(
+        kind_fault("rng", 5, what="rng"),
         *NAME_FAULTS[2:5],
         *size_faults("taken"),
         *size_faults("hidden"),
@@ -397,30 +414,7 @@ residual = Boundary(
     ),
 )
 
-distinct = Boundary(
-    name="check_distinct",
-    order=refuses(check_distinct),
-    build=lambda: Situation(names=["a", "b", "c", "d"]),
-    call=lambda s: check_distinct(s.names),
-    faults=(
-        fault(
-            Code.DUPLICATE_PARAMETER_NAME,
-            "third is first",
-            lambda s: s.names.__setitem__(2, "a"),
-            index=2,
-            first=0,
-        ),
-        fault(
-            Code.DUPLICATE_PARAMETER_NAME,
-            "fourth is second",
-            lambda s: s.names.__setitem__(3, "b"),
-            index=3,
-            first=1,
-        ),
-    ),
-)
-
 BOUNDARIES = (
     embedding_new, embedding, lookup, head, linear_new, linear, projection, norm_new, norm,
-    normalise, swiglu, swiglu_new, feed_forward, residual, distinct,
+    normalise, swiglu, swiglu_new, feed_forward, residual,
 )  # fmt: skip

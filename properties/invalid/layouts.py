@@ -12,7 +12,7 @@ from logitproof.core.batches import BATCH_ORDER
 from logitproof.core.codes import Code
 from logitproof.core.layout import LAYOUT_ORDER
 
-from .arguments import TYPE_AND_RANGE, one, size_faults
+from .arguments import TYPE_AND_RANGE, kind_fault, one, size_faults
 from .boundary import Apart, Boundary, Fault, Plant, Situation, fault
 
 __all__ = ["BOUNDARIES"]
@@ -281,6 +281,7 @@ packed = Boundary(
 DOCUMENT_FAULTS = (
     *size_faults("V"),
     *size_faults("capacity"),
+    kind_fault("documents", "01", what="documents"),
     fault(Code.EMPTY_BATCH, "no document", lambda s: s.set(documents=[])),
     fault(Code.EMPTY_TOKENS, "no cell", lambda s: s.set(capacity=0)),
     fault(Code.RAGGED_IDS, "ragged document", lambda s: s.documents.__setitem__(0, [0, [1]])),
@@ -320,14 +321,14 @@ DOCUMENT_FAULTS = (
         id=-1,
     ),
 )
-IN_DOCUMENTS = {f.name for f in DOCUMENT_FAULTS[6:]}
+IN_DOCUMENTS = {f.name for f in DOCUMENT_FAULTS[7:]}
 
 padding, packing = (
     Boundary(
         name=make.__name__,
         order=(
             *TYPE_AND_RANGE * 2,
-            *BATCH_ORDER[BATCH_ORDER.index(Code.EMPTY_BATCH) :][:2],
+            *BATCH_ORDER[BATCH_ORDER.index(Code.EMPTY_BATCH) - 1 :][:3],
             Code.RAGGED_IDS,
             *BATCH_ORDER[BATCH_ORDER.index(Code.NOT_AN_INTEGER) :],
         ),

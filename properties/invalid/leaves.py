@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from logitproof.core import RECORDING, Parameter, SplitMix64, Tensor, constant, ops
+from logitproof.core import RECORDING, Context, Parameter, SplitMix64, Tensor, constant, ops
 from logitproof.core.codes import Code
 from logitproof.core.fresh import fresh_decoder
 from logitproof.core.initial import depth_factor, xavier
-from logitproof.core.names import check_name
+from logitproof.core.names import check_distinct, check_name
 from logitproof.core.trace import Trace
 
 from .boundary import Apart, Boundary, Situation, fault, refuses
@@ -121,10 +121,11 @@ no_gradient = Boundary(
 
 operand_kind = Boundary(
     name="Context.apply",
-    order=(Code.FIELD_TYPE,),
-    build=lambda: Situation(a=constant(1.0), b=constant(2.0)),
-    call=lambda s: RECORDING.apply(ops.add, s.a, s.b),
+    order=refuses(Context.apply)[:2],
+    build=lambda: Situation(op=ops.add, a=constant(1.0), b=constant(2.0)),
+    call=lambda s: RECORDING.apply(s.op, s.a, s.b),
     faults=(
+        fault(Code.FIELD_TYPE, "name as operation", lambda s: s.set(op="add"), actual="str"),
         fault(Code.FIELD_TYPE, "array as first operand", lambda s: s.set(a=s.a.value)),
         fault(Code.FIELD_TYPE, "number as second operand", lambda s: s.set(b=1.0), actual="float"),
     ),
@@ -239,7 +240,31 @@ fresh = Boundary(
     ),
 )
 
+distinct = Boundary(
+    name="check_distinct",
+    order=refuses(check_distinct),
+    build=lambda: Situation(names=["a", "b", "c", "d"]),
+    call=lambda s: check_distinct(s.names),
+    faults=(
+        fault(
+            Code.DUPLICATE_PARAMETER_NAME,
+            "third is first",
+            lambda s: s.names.__setitem__(2, "a"),
+            index=2,
+            first=0,
+        ),
+        fault(
+            Code.DUPLICATE_PARAMETER_NAME,
+            "fourth is second",
+            lambda s: s.names.__setitem__(3, "b"),
+            index=3,
+            first=1,
+        ),
+    ),
+)
+
 BOUNDARIES = (
+    distinct,
     leaf, constant_leaf, assign, zero_gradient, no_gradient, operand_kind, trace_adjoint, seed,
     initial_matrix, depth, fresh,
 )  # fmt: skip

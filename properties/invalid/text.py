@@ -8,6 +8,7 @@ from logitproof.core import NO_GRAD, SequenceLayout, TextInputEncoder
 from logitproof.core.codes import Code
 from logitproof.core.text import LOSS_ORDER, TOKEN_ORDER
 
+from .arguments import kind_fault
 from .boundary import Boundary, Situation, fault
 from .hand_over import reason
 from .making import decoder
@@ -174,7 +175,7 @@ mean, raw_sum = (
 
 encode = Boundary(
     name="TextInputEncoder.encode",
-    order=(*TOKEN_ORDER, Code.FIELD_TYPE, Code.PREPARED_SHAPE),
+    order=(Code.FIELD_TYPE, *TOKEN_ORDER, *[Code.FIELD_TYPE] * 2, Code.PREPARED_SHAPE),
     build=lambda: Situation(**vars(_build()), wider=False, context=NO_GRAD),
     ready=lambda s: (
         _ready(s),
@@ -182,9 +183,11 @@ encode = Boundary(
     ),
     call=lambda s: TextInputEncoder(s.decoder, s.ids, s.layout).encode(s.context, s.backbone),
     faults=(
+        kind_fault("decoder", None, what="decoder"),
         *SHAPES,
         *CONTENTS,
         fault(Code.FIELD_TYPE, "no context", lambda s: s.set(context=None), actual="NoneType"),
+        kind_fault("backbone", 1, what="backbone"),
         reason(
             Code.PREPARED_SHAPE,
             "backbone of width 4",
