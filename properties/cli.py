@@ -63,7 +63,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def complain(fact: object) -> int:
-    """Writes one bounded line, whatever line breaks the fact carries, to standard error if it can."""
+    """Writes one bounded line, whatever breaks the fact carries, to standard error if it can."""
     line = " ".join(str(fact).split())
     shown = line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…"
     with contextlib.suppress(OSError):

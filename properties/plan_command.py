@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--require-admissible", action="store_true", help="exit with 1 when the plan is refused"
     )
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the same facts to a file")
+    parser.add_argument("--json", metavar="FILE", help="write the same facts to a file")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
     columns = shutil.get_terminal_size((plan_table.NARROW, 24)).columns
     width = min(max(columns, plan_table.NARROW), plan_table.WIDE)
     text = "\n".join((*plan_table.lines(planned, width=width), *_noted(notes, width)))
-    deliver(text.lstrip("\n"), file=args.json, facts=_json(planned, notes))
+    file = None if args.json is None else Path(args.json)
+    deliver(text.lstrip("\n"), file=file, facts=_json(planned, notes))
     return REFUSED if args.require_admissible and not planned.admissible else 0
 
 

@@ -183,9 +183,8 @@ def _kept(lived: Any, model: Any, run: Any) -> tuple[int, int]:
     begins = names.index("loss.adjoint")
     state = next(p.live for p in lived.events)
     V, D, L, heads, kv_heads, F = _arguments(model)
-    elements = enumeration.forward_elements(
-        run.rows, model.max_positions, V, D, L, heads, kv_heads, F
-    )
+    rows = max(run.rows, run.microbatch)  # what an admitted call may use
+    elements = enumeration.forward_elements(rows, model.max_positions, V, D, L, heads, kv_heads, F)
     return 8 * elements, lived.events[begins - 1].live - state
 
 
