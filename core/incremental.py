@@ -9,7 +9,7 @@ import numpy as np
 
 from . import floats
 from .arrays import first_non_finite
-from .attention import Attention
+from .attention import ROLES, Attention, split_heads
 from .backbone import DecoderBackbone
 from .block import DecoderBlock
 from .cache import LayerCache, Ticket
@@ -94,11 +94,17 @@ def _attend(
     attention: Attention, normed: Tensor, cache: LayerCache, position: int, layer: int
 ) -> tuple[Tensor, Ticket]:
     """The attention output [1, 1, D] of one row, and the ticket that would append its rows."""
-    rows = attention.heads_of(normed, context=NO_GRAD)
-    for index, role in enumerate(("query_rotation", "key_rotation")):
+    rows = []
+    for role in ROLES[:3]:
         with at_stage(role):
-            turned = attention.rotation.rotate(rows[index], position, context=NO_GRAD)
-            rows = (*rows[:index], turned, *rows[index + 1 :])
+            projected = getattr(attention, role).forward(normed, context=NO_GRAD)
+            rows.append(split_heads(projected, attention.heads, context=NO_GRAD))
+            del projected
+    turned = []
+    for index, role in enumerate(ROLES[:2]):
+        with at_stage(f"{role}_rotation"):
+            turned.append(attention.rotation.rotate(rows[index], position, context=NO_GRAD))
+    rows[:2] = turned
     query, key, value = (row.value[0, :, 0] for row in rows)  # each [H, d_h]
     mix, score_values = _mix(query, key, value, cache, layer)
     ticket = cache.ticket(key, value, score_values)

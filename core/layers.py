@@ -272,10 +272,9 @@ class RmsNorm:
         self._check_energy(mean_square)
         with at_stage("stabilise"):
             stabilised = context.apply(ops.add, mean_square, constant(self.epsilon))
-        with at_stage("log"):
-            logarithm = context.apply(ops.log, stabilised)
+        with at_stage("scale_log"):
+            scaled = context.apply(ops.mul, context.apply(ops.log, stabilised), constant(-0.5))
         with at_stage("reciprocal_root"):
-            scaled = context.apply(ops.mul, logarithm, constant(-0.5))
             inverse = context.apply(ops.exp, scaled)
         with at_stage("normalise"):
             normalized = context.apply(ops.mul, x, inverse)

@@ -53,7 +53,7 @@ MODEL_TOOLS = {
 MAY_IMPORT = {
     "core": {"numpy", "core"},
     "root": COMMAND,
-    "properties.__init__": {"properties.laws"},
+    "properties.__init__": set[str](),
     "properties.profiles": {"hypothesis"},
     "properties.rounding": {"mpmath", "numpy"},
     "properties.rounding_inputs": set[str](),

@@ -49,6 +49,12 @@ FIRST = {
     "gather-into-head-gradient": "token_embedding.weight: its gradient",
     "sum-pairwise": "sum: the value",
     "xavier-other-association": "matrix of generator",
+    "exp-by-numpy": "exp: the elementary function",
+    "cached-softmax-with-maximum": "logits of session",
+    "scatter-from-the-end": "lookup: its gradient",
+    "cached-contraction-by-blas": "matmul: the value",
+    "sum-follows-memory": "blocks.0.ffn.down.weight: its gradient",
+    "losses-summed-from-the-end": "indexed_mean_nll: the value",
 }
 
 

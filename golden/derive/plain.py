@@ -74,7 +74,10 @@ def rotations() -> Iterator[Case]:
                                   (12, 4, 100.0), (4, 9, 0.5)):  # fmt: skip
         config = Config(vocabulary_size=1, model_width=width, heads=1, feed_forward_width=1,
                         layers=1, max_positions=capacity, rope_base=base)  # fmt: skip
-        table = Rotation(config, EXACT)
+        rotation = Rotation(config, EXACT)
+        table = [rotation.at(position) for position in range(capacity)]
+        cosines = [[cosine for cosine, _ in row] for row in table]
+        sines = [[sine for _, sine in row] for row in table]
         frequencies = [EXACT.pow(base, (-2.0 * i) / float(width)) for i in range(width // 2)]
         yield values.case(
             f"rotations/width-{width}-base-{base:g}".replace(".", "-"),
@@ -85,7 +88,7 @@ def rotations() -> Iterator[Case]:
                    "base": values.doubles((), [base])},
             input={},
             expect={"frequencies": values.doubles((width // 2,), frequencies),
-                    "cosines": values.matrix(table.cosines), "sines": values.matrix(table.sines)},
+                    "cosines": values.matrix(cosines), "sines": values.matrix(sines)},
         )  # fmt: skip
 
 

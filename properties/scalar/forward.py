@@ -87,7 +87,7 @@ class Rotation:
     def turned(self, x: Vector, position: int) -> Vector:
         """Each pair (l, r) as (l*c - r*s, l*s + r*c)."""
         out, clean = [], self.arithmetic.clean
-        for i, (c, s) in enumerate(self._at(position)):
+        for i, (c, s) in enumerate(self.at(position)):
             left, right = x[2 * i], x[2 * i + 1]
             out += [clean(left * c - right * s), clean(left * s + right * c)]
         return out
@@ -95,12 +95,13 @@ class Rotation:
     def turned_back(self, x: Vector, position: int) -> Vector:
         """Each pair (l, r) as (l*c + r*s, (-l)*s + r*c)."""
         out, clean = [], self.arithmetic.clean
-        for i, (c, s) in enumerate(self._at(position)):
+        for i, (c, s) in enumerate(self.at(position)):
             left, right = x[2 * i], x[2 * i + 1]
             out += [clean(left * c + right * s), clean((-left) * s + right * c)]
         return out
 
-    def _at(self, position: int) -> list[tuple[Number, Number]]:
+    def at(self, position: int) -> list[tuple[Number, Number]]:
+        """Cosine and sine of every pair at a position."""
         if position not in self.known:
             a = self.arithmetic
             angles = [a.number(float(position)) * f for f in self.frequencies]
