@@ -34,6 +34,6 @@ def test_any_sequence_of_tape_calls_is_the_scalar_model() -> None:
     ],
 )
 def test_the_machine_notices(fault: str) -> None:
-    soon = settings(STEPS, max_examples=300, phases=[Phase.generate], derandomize=True)
+    soon = settings(STEPS, max_examples=3000, phases=[Phase.generate], derandomize=True)
     with REGISTRY[fault], pytest.raises(AssertionError):
         run_state_machine_as_test(TapeMachine, settings=soon)
