@@ -64,7 +64,8 @@ def test_the_bound_is_not_idle(law: Any) -> None:
 
 
 @pytest.mark.property
-@given(decoder_cases())
+# Partial products that underflow depend on the order of the factors: outside the class.
+@given(decoder_cases(tiny=False))
 def test_drawn_decoders_are_consistent_with_rounding(case: TruthCase) -> None:
     law = REGISTRY["truth.gradients"]
     assert law.check(TextbookSubject(), case).difference is None  # type: ignore[union-attr]

@@ -67,14 +67,15 @@ def roundings(record: Record, border: int, outputs: Sequence[Recorded]) -> tuple
     for column, output in enumerate(outputs):
         if output.index >= 0:
             adjoints[output.index, column] += 1.0
-    _walk(record, adjoints, len(record), border)
-    reads = adjoints[:border].copy()
-    reads[:, [o.index < border for o in outputs]] = 0.0  # outputs of the forward pass itself
-    _walk(record, adjoints, border, 0)
-    weights = np.abs(adjoints)
-    weights[:border] = np.abs(reads) + np.abs(adjoints[:border] - reads)
-    with np.errstate(over="ignore"):  # an infinite bound decides nothing
-        relative, absolute = (np.array(v) @ weights for v in (record.sizes, record.counts))
+    with np.errstate(over="ignore", invalid="ignore"):  # an infinite bound decides nothing
+        _walk(record, adjoints, len(record), border)
+        reads = adjoints[:border].copy()
+        reads[:, [o.index < border for o in outputs]] = 0.0  # outputs of the forward pass itself
+        _walk(record, adjoints, border, 0)
+        weights = np.abs(adjoints)
+        weights[:border] = np.abs(reads) + np.abs(adjoints[:border] - reads)
+        bounds = (np.array(v) @ weights for v in (record.sizes, record.counts))
+        relative, absolute = (np.where(np.isnan(bound), np.inf, bound) for bound in bounds)
     return Roundings(relative=relative, absolute=absolute), adjoints
 
 

@@ -41,7 +41,8 @@ DECLARED_CLASS = {
     "loss": "gap + log(sum), gap + log1p(tail), or log-sum-exp minus target logit below 2^20; a"
     " mean by division or by a reciprocal",
     "reverse": "values of the forward pass kept, or computed again from an operation's input",
-    "excluded": "what overflows on the way, sigmoid by tanh, softmax in rescaled pieces",
+    "excluded": "what overflows on the way, products whose parts underflow, sigmoid by tanh, "
+    "softmax in rescaled pieces",
 }
 LARGEST = float(np.finfo(np.float64).max)
 
