@@ -148,7 +148,9 @@ def _real(x: Floats) -> Floats:
     values = np.asarray(x)
     if values.dtype == np.float64:
         return values
-    if values.dtype.char not in "ef" and values.dtype.kind not in "iu":
+    whole = values.dtype.kind in "iu"
+    inexact = whole and any(abs(v) > 2**53 for v in values.ravel().tolist())
+    if inexact or (values.dtype.char not in "ef" and not whole):
         raise NumericRefusal(
             code=Code.NOT_REAL, what="elementary function", value=f"{values.dtype} values"
         )

@@ -279,3 +279,16 @@ def test_rounded_logarithm_table_is_that_of_a_multiprecision_library() -> None:
 def test_importing_rounded_leaves_mpmath_alone() -> None:
     code = "import sys, logitproof.core.rounded; sys.exit('mpmath' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16, np.int64, np.uint8])
+def test_other_numbers_give_the_bits_of_their_float64(kind: Any) -> None:
+    given = np.array([1, 2, 3], dtype=kind)
+    assert rounded.exp(given).tobytes() == rounded.exp(given.astype(np.float64)).tobytes()
+    assert rounded.log(given).tobytes() == rounded.log(given.astype(np.float64)).tobytes()
+
+
+def test_an_integer_beyond_the_mantissa_is_refused() -> None:
+    with pytest.raises(Refusal) as refused:
+        rounded.exp(np.array([2**53 + 1]))
+    assert refused.value.code == Code.NOT_REAL
