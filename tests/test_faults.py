@@ -2,6 +2,7 @@
 
 import pytest
 
+from logitproof.core import RECORDING, Parameter, ops
 from logitproof.properties.faults import EQUIVALENTS, REGISTRY
 from logitproof.properties.killing import Matrix, every, family, rows
 from logitproof.properties.laws import REGISTRY as LAWS
@@ -49,6 +50,16 @@ def test_a_fault_is_gone_after_an_exception_too() -> None:
     with pytest.raises(KeyError), planted:
         raise KeyError
     assert [vars(owner)[name] for owner, name in planted.places] == before
+
+
+def test_a_fault_that_counts_passes_forgets_the_graphs_that_are_gone() -> None:
+    with REGISTRY["adjoints-survive-pass"]:
+        for _ in range(100):  # ids of dead nodes come back
+            p = Parameter("p", 2.0)
+            output = RECORDING.apply(ops.mul, p, p)
+            output.backward(1.0)
+            assert float(p.gradient) == 4.0
+            del output
 
 
 def test_there_are_faults_enough_and_most_of_them_were_seen_somewhere() -> None:

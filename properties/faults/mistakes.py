@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -185,10 +186,11 @@ def backward_overwrites(right: Any) -> Any:
 @mistake((ReversePass, "_accumulated"), source="cases: ad-backward-twice")
 def adjoints_survive_pass(right: Any) -> Any:
     """A later pass over the same graph adds to the adjoints of the earlier ones."""
-    passes: dict[int, int] = {}
+    # By node and not by its id: a dead node's id comes back, and its passes would with it.
+    passes: WeakKeyDictionary[Tensor, int] = WeakKeyDictionary()
 
     def accumulated(self: Any) -> Any:
-        output = id(self.topology[-1])
+        output = self.topology[-1]
         again = passes[output] = passes.get(output, 0) + 1
         zero = np.zeros(())
         return [

@@ -277,7 +277,7 @@ def score_divided_by_root(_: Any, right: Any) -> Any:
 
     @named("mul")
     def mul(a: Array, b: Array) -> Result:
-        if not (marked and b.shape == () and b == marked[0] and a.ndim == 3):
+        if not (marked and b is marked[0]):
             result: Result = right(a, b)
             return result
         rule = lambda u: (u / b, np.zeros(()))  # noqa: E731
@@ -331,9 +331,11 @@ def gather_into_head_gradient(right_scatter: Any, right: Any) -> Any:
     def deliver(self: Any, contribution: Array, parent: Tensor) -> None:
         previous = self.adjoints.get(id(parent))
         right(self, contribution, parent)
-        if isinstance(parent, Parameter) and previous is not None:
+        scattered = last.copy()
+        last.clear()  # else the next pass would find the rows of this one
+        if isinstance(parent, Parameter) and previous is not None and scattered:
             added = previous.copy()
-            np.add.at(added, last["indices"], last["rows"])
+            np.add.at(added, scattered["indices"], scattered["rows"])
             self.adjoints[id(parent)] = added
 
     return scatter_add, deliver
