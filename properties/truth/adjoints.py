@@ -9,7 +9,7 @@ with roundings of its own: a forward entry counts |what comes from reverse reads
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .recording import Record, Recorded
 
-__all__ = ["BINARY32", "BINARY64", "SAFETY", "Format", "Roundings", "roundings"]
+__all__ = ["BINARY32", "BINARY64", "SAFETY", "Format", "Roundings", "carried", "roundings"]
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -77,6 +77,25 @@ def roundings(record: Record, border: int, outputs: Sequence[Recorded]) -> tuple
         bounds = (np.array(v) @ weights for v in (record.sizes, record.counts))
         relative, absolute = (np.where(np.isnan(bound), np.inf, bound) for bound in bounds)
     return Roundings(relative=relative, absolute=absolute), adjoints
+
+
+def carried(
+    record: Record, border: int, losses: Mapping[int, float], inputs: Sequence[Recorded]
+) -> Array:
+    """What losses at forward entries amount to in the gradient of every input.
+
+    sum over entries v of |dv / d input| losses[v]: a contribution to the adjoint of v is
+    multiplied by that on its way.
+    """
+    entries = list(losses)
+    adjoints = np.zeros((border, len(entries)))
+    adjoints[entries, range(len(entries))] = 1.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        _walk(record, adjoints, border, 0)
+        slopes = np.abs(adjoints[[x.index for x in inputs]])
+        parts = np.where(slopes == 0.0, 0.0, slopes * np.array([losses[v] for v in entries]))
+        total = parts.sum(axis=1)
+    return np.where(np.isnan(total), np.inf, total)
 
 
 def _walk(record: Record, adjoints: Array, start: int, end: int) -> None:

@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from logitproof.properties.scalar import Config, Layout, Result, ScalarDecoder
 from logitproof.properties.scalar.forward import Head, Norm, Row
 
-from .adjoints import Roundings, roundings
+from .adjoints import Roundings, carried, roundings
 from .arithmetic import recording
+from .orders import grant_forward_orders, reverse_losses
 from .recording import DIGITS, FORMS, FUNCTION_ULP, WRITTEN_OUT, Real, Record, slopes
 
 __all__ = ["DECLARED_CLASS", "Answer", "Truth", "truth_of"]
@@ -44,6 +45,7 @@ DECLARED_CLASS = {
     "excluded": "what overflows on the way, products whose parts underflow, sigmoid by tanh, "
     "softmax in rescaled pieces",
 }
+LOW = -1000.0
 LARGEST = float(np.finfo(np.float64).max)
 
 
@@ -103,15 +105,21 @@ def truth_of(
         }
         rows = decoder.rows(ids, layout)
         _grant_forward_forms(record, rows)
+        grant_forward_orders(record, rows, decoder.weights, LOW)
         border = len(record)
         result = decoder.finished(rows, targets, valid)
         for loss in result.losses:  # log(1 + tail) rounds 1 + tail
             record.widen(loss, FORMS, 1.0)
-        return _answers(config, decoder, record, border, result)
+        return _answers(config, decoder, record, rows, border, result)
 
 
 def _answers(
-    config: Config, decoder: ScalarDecoder, record: Record, border: int, result: Result
+    config: Config,
+    decoder: ScalarDecoder,
+    record: Record,
+    rows: Sequence[Row],
+    border: int,
+    result: Result,
 ) -> Truth:
     inputs = [x for value in decoder.weights.values() for row in value for x in row]
     exact = iter(slopes(record, result.loss, inputs))
@@ -122,6 +130,8 @@ def _answers(
     first, moved, reach = len(logits), Roundings.none(len(outputs)), 0.0
     if not overflows:
         moved, adjoints = roundings(record, border, outputs)
+        losses = reverse_losses(rows, decoder.weights, adjoints[:, first], LOW)
+        moved.absolute[first + 1 :] += carried(record, border, losses, inputs)
         reach = float(np.abs(adjoints[[x.index for x in inputs], :first]).max())
     B, T = len(result.logits), len(result.logits[0])
     gradients, start = {}, first + 1
