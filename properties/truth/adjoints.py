@@ -9,6 +9,7 @@ with roundings of its own: a forward entry counts |what comes from reverse reads
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -18,7 +19,10 @@ from numpy.typing import NDArray
 
 from .recording import Record, Recorded
 
-__all__ = ["BINARY32", "BINARY64", "SAFETY", "Format", "Roundings", "carried", "roundings"]
+__all__ = [
+    "BFLOAT16", "BINARY16", "BINARY32", "BINARY64", "SAFETY", "Format", "Roundings", "carried",
+    "roundings",
+]  # fmt: skip
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -27,14 +31,24 @@ SAFETY = 2.0  # for the higher orders; ample while bound / |y| < 1e-4. Source: n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """A binary number format: half its relative spacing, half its smallest number."""
+    """A binary number format: half its relative spacing, half its smallest number, its largest."""
 
     unit: float
     eta: float
+    largest: float
+
+    @property
+    def low(self) -> float:
+        """log2 of 2^22 times the smallest normal number, eta / u: products above keep their u."""
+        return math.log2(self.eta / self.unit) + 22.0
 
 
-BINARY64 = Format(unit=2.0**-53, eta=2.0**-1074)  # eta is 2^-1075, which is no double
-BINARY32 = Format(unit=2.0**-24, eta=2.0**-150)
+BINARY64 = Format(  # eta is 2^-1075, which is no double
+    unit=2.0**-53, eta=2.0**-1074, largest=float(np.finfo(np.float64).max)
+)
+BINARY32 = Format(unit=2.0**-24, eta=2.0**-150, largest=(2.0 - 2.0**-23) * 2.0**127)
+BFLOAT16 = Format(unit=2.0**-8, eta=2.0**-134, largest=(2.0 - 2.0**-7) * 2.0**127)
+BINARY16 = Format(unit=2.0**-11, eta=2.0**-25, largest=(2.0 - 2.0**-10) * 2.0**15)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -22,7 +22,7 @@ program goes there: what it may lose is stated at v, in the forward part of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -152,7 +152,9 @@ def _attention(row: Row, head: Head, slopes: Array, low: float) -> Iterator[Loss
         q = np.array([x.near for x in query])
         for j, key in enumerate(head.key[start : start + len(probabilities)]):
             k = np.array([x.near for x in key])
-            yield from zip(query, lost[j] * np.abs(k) + _lost(low, s[j], _log(k), root), strict=True)
+            yield from zip(
+                query, lost[j] * np.abs(k) + _lost(low, s[j], _log(k), root), strict=True
+            )
             yield from zip(key, lost[j] * np.abs(q) + _lost(low, s[j], _log(q), root), strict=True)
 
 
@@ -187,7 +189,12 @@ def _power(logs: Array) -> Array:
 
 
 def _logs(numbers: Sequence[Recorded]) -> Array:
-    return _log(np.array([x.near for x in numbers]))
+    """log2 of sizes; of a zero that was given, NaN, below nothing: no product with it rounds."""
+    logs = _log(np.array([x.near for x in numbers]))
+    for place in np.flatnonzero(np.isneginf(logs)).tolist():
+        if numbers[place].is_given:
+            logs[place] = np.nan
+    return logs
 
 
 def _slopes(slopes: Array, entries: Sequence[Recorded]) -> Array:

@@ -45,6 +45,11 @@ class Recorded:
         """Whether it is an exact zero: of a cell that is not active, or of an empty sum."""
         return self.index < 0 and not self.value
 
+    @property
+    def is_given(self) -> bool:
+        """Whether it came from no other entry: a weight, a constant."""
+        return self.index < 0 or not self.record.operands[self.index][0]
+
     def __add__(self, other: Recorded) -> Recorded:
         if other.is_nothing:
             return self
