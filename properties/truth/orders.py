@@ -43,17 +43,18 @@ def grant_forward_orders(record: Record, rows: Sequence[Row], weights: Weights, 
 
     low: log2 of the size that partial products must keep for nothing to be lost
     """
-    for row in rows:
-        for norm, gain in _norms(row, weights):
-            for cell, r, out in zip(norm.x, norm.inverse, norm.out, strict=True):
-                _grant(record, out, _lost(low, _logs(cell), _logs([r]), _logs(gain)))
-        for block in row.blocks:
-            for gate, s, up, out in zip(
-                block.gate, block.sigmoid, block.up, block.product, strict=True
-            ):
-                _grant(record, out, _lost(low, _logs(gate), _logs(s), _logs(up)))
-            for head in block.heads:
-                _grant_scores(record, row, head, low)
+    with np.errstate(all="ignore"):  # log 0 is below all; an infinite bound decides nothing
+        for row in rows:
+            for norm, gain in _norms(row, weights):
+                for cell, r, out in zip(norm.x, norm.inverse, norm.out, strict=True):
+                    _grant(record, out, _lost(low, _logs(cell), _logs([r]), _logs(gain)))
+            for block in row.blocks:
+                for gate, s, up, out in zip(
+                    block.gate, block.sigmoid, block.up, block.product, strict=True
+                ):
+                    _grant(record, out, _lost(low, _logs(gate), _logs(s), _logs(up)))
+                for head in block.heads:
+                    _grant_scores(record, row, head, low)
 
 
 def reverse_losses(
@@ -64,10 +65,11 @@ def reverse_losses(
     slopes: d loss / d entry, which the reverse pass multiplies by
     """
     found: dict[int, float] = {}
-    for row in rows:
-        for entry, lost in _reverse(row, weights, slopes, low):
-            if lost and entry.index >= 0:
-                found[entry.index] = found.get(entry.index, 0.0) + lost
+    with np.errstate(all="ignore"):
+        losses = [loss for row in rows for loss in _reverse(row, weights, slopes, low)]
+    for entry, lost in losses:
+        if lost and entry.index >= 0:
+            found[entry.index] = found.get(entry.index, 0.0) + float(lost)
     return found
 
 
@@ -106,7 +108,7 @@ def _norm(norm: Norm, gain: Sequence[Recorded], slopes: Array, low: float) -> It
         later = rest - _over(r) + r + _over(x)[:, None] + _over(x)
         least = _under(x)[:, None] + _under(x) + _under(u) + _under(g) + 3 * _under(r)
         least = least - np.log2(len(cell))
-        lost = np.where(least < low, 2.0 * 7 * _power(np.maximum(among, later)), 0.0)
+        lost = np.where(least < low, 2.0 * 7 * np.exp2(np.maximum(among, later)), 0.0)
         yield from zip(cell, own + lost.sum(axis=1), strict=True)
 
 
@@ -167,7 +169,7 @@ def _lost(low: float, *factors: Array) -> Array:
     least, most = np.zeros(()), np.zeros(())
     for factor in factors:
         least, most = least + _under(factor), most + _over(factor)
-    return np.where(least < low, (len(factors) - 1) * _power(most), 0.0)
+    return np.where(least < low, (len(factors) - 1) * np.exp2(most), 0.0)
 
 
 def _over(logs: Array) -> Array:
@@ -179,13 +181,7 @@ def _under(logs: Array) -> Array:
 
 
 def _log(x: Array) -> Array:
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log2(np.abs(x)))
-
-
-def _power(logs: Array) -> Array:
-    with np.errstate(over="ignore"):  # an infinite bound decides nothing
-        return np.asarray(np.exp2(logs))
+    return np.asarray(np.log2(np.abs(x)))
 
 
 def _logs(numbers: Sequence[Recorded]) -> Array:
