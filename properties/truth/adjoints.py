@@ -5,6 +5,11 @@
 u is the unit of rounding, eta half the smallest number. All outputs are walked back at once, a
 column each. What the reverse pass reads of the forward pass may have been computed again there,
 with roundings of its own: a forward entry counts |what comes from reverse reads| + |the rest|.
+
+Where rounding leaves few digits of a slope, its own error is not small beside it, and what it
+does to the roundings that it multiplies is no longer of higher order. There |v_i| and the slopes
+are the larger of the true ones and those that a run of the record in doubles meets. One run shows
+how large such noise is, not how large it can be: SAFETY stands for the others.
 """
 
 from __future__ import annotations
@@ -115,8 +120,7 @@ def carried(
 def _walk(record: Record, adjoints: Array, start: int, end: int) -> None:
     """Hands the adjoints of entries end .. start - 1 on to what they came from."""
     for index in range(start - 1, end - 1, -1):
-        sources, slopes = record.operands[index]
-        row = adjoints[index]
+        sources, row = record.operands[index][0], adjoints[index]
         if sources and row.any():
-            for source, slope in zip(sources, slopes, strict=True):
-                adjoints[source] += float(slope) * row
+            for source, slope in zip(sources, record.steep[index], strict=True):
+                adjoints[source] += slope * row
