@@ -45,16 +45,7 @@ def grant_forward_orders(record: Record, rows: Sequence[Row], weights: Weights, 
     """
     with np.errstate(all="ignore"):  # log 0 is below all; an infinite bound decides nothing
         for row in rows:
-            for norm, gain in _norms(row, weights):
-                for cell, r, out in zip(norm.x, norm.inverse, norm.out, strict=True):
-                    _grant(record, out, _lost(low, _logs(cell), _logs([r]), _logs(gain)))
-            for block in row.blocks:
-                for gate, s, up, out in zip(
-                    block.gate, block.sigmoid, block.up, block.product, strict=True
-                ):
-                    _grant(record, out, _lost(low, _logs(gate), _logs(s), _logs(up)))
-                for head in block.heads:
-                    _grant_scores(record, row, head, low)
+            _grant_row(record, row, weights, low)
 
 
 def reverse_losses(
@@ -71,6 +62,19 @@ def reverse_losses(
         if lost and entry.index >= 0:
             found[entry.index] = found.get(entry.index, 0.0) + float(lost)
     return found
+
+
+def _grant_row(record: Record, row: Row, weights: Weights, low: float) -> None:
+    for norm, gain in _norms(row, weights):
+        for cell, r, out in zip(norm.x, norm.inverse, norm.out, strict=True):
+            _grant(record, out, _lost(low, _logs(cell), _logs([r]), _logs(gain)))
+    for block in row.blocks:
+        for gate, s, up, out in zip(
+            block.gate, block.sigmoid, block.up, block.product, strict=True
+        ):
+            _grant(record, out, _lost(low, _logs(gate), _logs(s), _logs(up)))
+        for head in block.heads:
+            _grant_scores(record, row, head, low)
 
 
 def _reverse(row: Row, weights: Weights, slopes: Array, low: float) -> Iterator[Loss]:
