@@ -81,6 +81,7 @@ MAY_IMPORT = {
     "properties.taps": {"core", "numpy", "properties.laws.protocol", "properties.scalar"},
     "properties.components": {"core", "properties.invalid"},
     "properties.textbook": {"numpy", "properties.scalar"},
+    "properties.reordering": {"numpy", "properties.scalar", "properties.textbook"},
     "properties.leaning": {"properties.scalar", "properties.subjects"},
     "properties.decoder_strategies": {"hypothesis", "properties.laws"},
     "properties.reported": set[str](),
