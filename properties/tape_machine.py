@@ -104,7 +104,7 @@ class TapeMachine(RuleBasedStateMachine):
         of_kind = {
             "node": self.nodes,
             "parameter": [pair for pair in self.nodes if pair[1].is_parameter],
-            "operation": [pair for pair in self.nodes if pair[1].op != "leaf"],
+            "operation": [pair for pair in self.nodes if pair[1].parents or pair[1].released],
         }
         some = of_kind[kind] or self.nodes
         return some[index % len(some)]
@@ -156,7 +156,7 @@ class TapeMachine(RuleBasedStateMachine):
             (released, Code.RELEASED_OPERAND),
         ):
             return
-        node = Node(value)
+        node = Node(value, op=op)  # without edges, yet no leaf: a release takes it too
         if records:
             node = Node(
                 value,
