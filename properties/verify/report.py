@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from logitproof.properties.laws.ulps import EDGES, Counts
+
 from .environment import Environment
 
 __all__ = [
@@ -24,7 +26,7 @@ __all__ = [
     "lines",
 ]
 
-FORMAT = "logitproof-verify-v2"
+FORMAT = "logitproof-verify-v3"
 HOLDS, FAILS, UNDECIDED, NOT_APPLICABLE = "holds", "FAILS", "undecided", "not applicable"
 SHORT = {NOT_APPLICABLE: "n/a"}  # where a column is narrow
 COLOURS = {HOLDS: "32", FAILS: "1;31", UNDECIDED: "1;33", NOT_APPLICABLE: "33"}
@@ -39,6 +41,9 @@ class Verdict:
     """What became of one law.
 
     ratios: per case measured, the largest error over its bound
+    ulps:   entries measured, by how far they lie from the truth (`ulp_edges` of the facts)
+    away:   entries of the array that failed, by how far they lie from what was expected
+    grants: the declared class of programs that the bound covers, part by part
     place:  the first place that differs, as far as it is known
     replay: the file that holds the failing case
     """
@@ -52,11 +57,14 @@ class Verdict:
     entries: int = 0
     undecidable: int = 0
     ratios: tuple[float, ...] = ()
+    ulps: Counts = ()
     regimes: Mapping[str, int] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     case: str | None = None
     difference: str | None = None
     place: str | None = None
+    away: Counts = ()
+    grants: Mapping[str, str] = field(default_factory=dict)
     replay: str | None = None
 
     @property
@@ -116,6 +124,7 @@ class Report:
             "profile": self.profile,
             "seed": self.seed,
             "environment": asdict(self.environment),
+            "ulp_edges": list(EDGES),
             "laws": laws,
             "holds": self.holds,
             "seconds": self.seconds,
@@ -137,11 +146,17 @@ def failure_facts(report: Report, verdict: Verdict) -> dict[str, str]:
         "law": f"{verdict.statement} ({verdict.source})",
         "place": verdict.place,
         "found": verdict.difference,
+        "allowed": _granted(verdict.grants),
         "input": verdict.case,
         "passed": f"{verdict.cases} cases before this one",
         "again": again(report, verdict),
     }
     return {name: text for name, text in parts.items() if text}
+
+
+def _granted(grants: Mapping[str, str]) -> str:
+    """The declared class, of which a right program never fails; nothing where bits are stated."""
+    return "; ".join(f"{part}: {forms}" for part, forms in grants.items())
 
 
 def legend(report: Report) -> str:

@@ -12,6 +12,7 @@ from logitproof.properties.laws.difference import Difference
 from logitproof.properties.laws.law import Finding, Law
 from logitproof.properties.laws.protocol import DecoderUnderTest
 from logitproof.properties.laws.regimes import Regime, TruthCase
+from logitproof.properties.laws.ulps import Counts
 from logitproof.properties.scalar import Config, Layout
 
 from .places import place_of
@@ -26,11 +27,15 @@ EMPTY = Finding(difference=None, entries=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """How one case fails, in words and with its place where known; `kind` groups failures."""
+    """How one case fails, in words and with its place where known; `kind` groups failures.
+
+    ulps: how far the entries of the array that failed lie away, where that was counted
+    """
 
     kind: str
     words: str
     place: str | None = None
+    ulps: Counts = ()
 
 
 def finding(
@@ -48,7 +53,8 @@ def finding(
     if difference is None:
         return found, None
     place = place_of(difference, case)
-    return found, Failure(kind=_kind(difference), words=str(difference), place=place)
+    ulps = found.ulps or difference.ulps
+    return found, Failure(kind=_kind(difference), words=str(difference), place=place, ulps=ulps)
 
 
 def _kind(difference: Difference) -> str:
