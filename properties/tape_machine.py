@@ -168,6 +168,15 @@ class TapeMachine(RuleBasedStateMachine):
             )
         self.nodes.append((made[0], node))
 
+    @precondition(lambda self: len(self.nodes) < MOST_NODES - 1)
+    @rule(index=recent, other=recent, seed=small)
+    def diamond(self, index: int, other: int, seed: int) -> None:
+        """A pass over a node that its own user stands beside: it must wait for the longer way."""
+        shared = self.nodes.index(self.chosen(index, "operation"))
+        self.apply("mul", shared, other, records=True)
+        self.apply("add", shared, -1, records=True)
+        self.backward("node", -1, seed, retain=True)
+
     @rule(
         kind=st.sampled_from(("operation", "operation", "operation", "node")),
         index=recent,
