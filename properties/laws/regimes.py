@@ -20,7 +20,7 @@ from .protocol import Ids, Valid
 
 __all__ = [
     "BASES", "CELLS", "CHOICES", "EPSILONS", "REGIMES", "Override", "Regime", "Sizes",
-    "TruthCase", "case_of", "census", "truth_cases",
+    "TruthCase", "case_of", "census", "redrawn", "truth_cases",
 ]  # fmt: skip
 
 Nested: TypeAlias = list[list[float]]
@@ -309,8 +309,13 @@ def _case(number: int) -> TruthCase:
     """Case 0 is the smallest; later ones take the regimes in turn."""
     if number == 0:
         return case_of(Sizes(), SEED, REGIMES[0])
-    generator, regime = Generator(SEED + number), REGIMES[number % len(REGIMES)]
-    below = generator.below
+    return _of_regime(SEED + number, REGIMES[number % len(REGIMES)])
+
+
+@cache
+def _of_regime(seed: int, regime: Regime) -> TruthCase:
+    """Kept, for three laws ask for the same truth."""
+    below = Generator(seed).below
     heads, head_width = ((1, 4), (2, 2), (1, 4), (3, 2))[below(4)]
     sizes = Sizes(
         B=1 + below(2), T=2 + below(3), V=3 + below(4), heads=heads, head_width=head_width,
@@ -318,11 +323,16 @@ def _case(number: int) -> TruthCase:
     )  # fmt: skip
     return case_of(
         sizes,
-        SEED + number,
+        seed,
         regime,
         epsilon=EPSILONS[below(3)],
         base=BASES[below(3)],
     )
+
+
+def redrawn(case: TruthCase, seed: int) -> TruthCase:
+    """Another case in the same regime, of other sizes, segments, ids and weights."""
+    return _of_regime(seed, case.regime)
 
 
 def truth_cases(count: int) -> Iterator[TruthCase]:
