@@ -21,6 +21,7 @@ from logitproof.core import (
     Tensor,
     TextInputEncoder,
     TextOutputHead,
+    constant,
     ops,
 )
 from logitproof.core.fresh import fresh_decoder
@@ -69,6 +70,13 @@ class CoreSubject(CoreComponents):
     def taps(self, ids: Ids, layout: Layout | None = None) -> dict[str, Array]:
         """What lies between ids and logits."""
         return core_taps(self.decoder, ids, _core_layout(layout))
+
+    def hidden(self, embeddings: Any, layout: Layout | None) -> Array:
+        """[B, T, D], from vectors that no encoder of ours has made."""
+        backbone, vectors = self.decoder.backbone, constant(embeddings)
+        chosen = _core_layout(layout) or SequenceLayout.full(*vectors.shape[:2])
+        prepared = PreparedDecoderInput(backbone, NO_GRAD, vectors, chosen, "given vectors")
+        return backbone.forward(prepared).hidden.value
 
     def loss_and_gradients(
         self, ids: Ids, targets: Ids, layout: Layout | None = None, valid: Valid | None = None

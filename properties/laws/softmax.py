@@ -16,7 +16,7 @@ from .law import Law
 __all__ = ["LAWS"]
 
 UNIT = 2.0**-53
-POISONS = (1e308, -1e308, 1e9, -2e9)
+POISONS = (1e308, -1e308, 1e9, -2e9, math.inf, math.nan)
 
 
 def _statistics(row: Sequence[float]) -> tuple[float, list[float], float]:
@@ -282,10 +282,10 @@ LAWS = (
     Law(
         id="poison.hidden-scores",
         statement="Scores and upstream gradients of future, foreign and padded cells, whatever"
-        " finite values they hold, change no bit.",
+        " they hold, huge values and NaN among it, change no bit.",
         source="numerics.md section 12; cases: mask-full-row",
         needs=("operations",),
-        faults=("mask-by-large-negative", "packed-segments-leak"),
+        faults=("mask-by-large-negative", "packed-segments-leak", "hidden-scores-times-zero"),
         cases=draws("uniform", "large", first_seed=32_000),
         check=_hidden_scores,
     ),
