@@ -255,7 +255,7 @@ def test_a_seed_gives_other_values_and_the_same_ones_again(case: Any) -> None:
 
 
 def test_a_seed_gives_other_sizes_and_layouts_of_the_same_kind() -> None:
-    for_all = [*packed_cases(8), *full_cases(8), *truth_cases(8)]
+    for_all: list[Any] = [*packed_cases(8), *full_cases(8), *truth_cases(8)]
     drawn = [reseeded(case, 7) for case in for_all]
     shown = [case for case in drawn if case.segments is not None]
     assert len({str(case.config) for case in drawn}) > 16

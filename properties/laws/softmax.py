@@ -213,11 +213,11 @@ LAWS = (
     Law(
         id="softmax.definition",
         statement="Log-probabilities, mean loss and its gradient have the bits of their definition"
-        " for ordinary, nearly tied, huge and tiny logits.",
+        " for ordinary, nearly tied, huge and tiny logits, and around 1e17.",
         source="numerics.md sections 7 and 8; cases: loss-huge-logits",
         needs=("operations",),
         faults=("softmax-unshifted", "log-of-one-plus-tail", "logit-gradient-divided"),
-        cases=draws("uniform", "large", "huge", "tiny", "zero-rich", first_seed=25_000),
+        cases=draws("uniform", "large", "huge", "tiny", "zero-rich", "offset", first_seed=25_000),
         check=_definition,
     ),
     Law(
@@ -256,7 +256,7 @@ LAWS = (
         source="numerics.md section 8; cases: loss-accum-weighting",
         needs=("operations",),
         faults=("raw-sum-is-mean", "raw-sum-from-mean", "losses-summed-from-the-end"),
-        cases=draws("uniform", "large", first_seed=29_000),
+        cases=draws("uniform", "large", "offset", first_seed=29_000),
         check=_partition,
     ),
     Law(
@@ -276,7 +276,7 @@ LAWS = (
         source="numerics.md section 12",
         needs=("operations",),
         faults=("softmax-sum-with-maximum", "softmax-slope-expanded", "mask-off-by-one"),
-        cases=draws("uniform", "large", "wide", first_seed=31_000),
+        cases=draws("uniform", "large", "wide", "offset", first_seed=31_000),
         check=_causal_prefix,
     ),
     Law(
