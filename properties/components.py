@@ -20,6 +20,7 @@ class CoreComponents:
     """The methods behind the capabilities of `laws.protocol.Components`."""
 
     component_capabilities: Mapping[str, bool] = {
+        "operation-values": True,
         "operations": True,
         "functions": True,
         "tape": True,

@@ -32,6 +32,7 @@ from .laws.protocol import DecoderUnderTest, Ids, Valid
 from .scalar import EXACT, Arithmetic, Config, Generator, Layout, ScalarDecoder, initial_weights
 from .scalar.generator import depth_scaled as scaled_by_depth
 from .scalar.generator import matrix
+from .scalar_parts import ScalarParts
 from .taps import core_taps, scalar_taps
 
 __all__ = ["CoreSubject", "DecoderUnderTest", "ScalarSubject"]
@@ -202,20 +203,21 @@ class CoreSubject(CoreComponents):
 class ScalarSubject:
     """`properties.scalar` under test, with either of its two function tables."""
 
-    capabilities: Mapping[str, bool] = {
-        "specified-bits": True,
-        "initial-values": True,
-        "raw-sum": True,
-        "gradient-parts": True,
-        "taps": True,
-    }
-
     decoder: ScalarDecoder
 
     def __init__(self, arithmetic: Arithmetic = EXACT) -> None:
         self.arithmetic = arithmetic
         kind = "correctly-rounded" if arithmetic is EXACT else "c-library"
         self.conventions: Mapping[str, str] = {"functions": kind}
+        self.parts = ScalarParts(arithmetic)
+        self.capabilities: Mapping[str, bool] = {
+            "specified-bits": True,
+            "initial-values": True,
+            "raw-sum": True,
+            "gradient-parts": True,
+            "taps": True,
+            "operation-values": arithmetic is EXACT,
+        }
 
     def load(self, config: Config, weights: Mapping[str, Any]) -> None:
         """A decoder over copies of the weights."""

@@ -75,6 +75,7 @@ MAY_IMPORT = {
     "properties.tape_machine": MODEL_TOOLS,
     "properties.faults": {*LAW_TOOLS, *MODEL_TOOLS},
     "properties.subjects": COMMAND,
+    "properties.scalar_parts": {"numpy", "properties.scalar"},
     "properties.taps": {"core", "numpy", "properties.laws.protocol", "properties.scalar"},
     "properties.components": {"core", "properties.invalid"},
     "properties.textbook": {"numpy", "properties.scalar"},

@@ -15,8 +15,9 @@ class Components(Capable, Protocol):
     """The methods behind the capabilities of parts.
 
     `parts` has the public names of API.md, `logitproof.core`, as far as the capabilities say:
-    `operations` (ops), `functions` (floats), `tape` (RECORDING, NO_GRAD, Parameter, constant),
-    `layers`, `sessions`, `tokenizer`, `records`, `planner`.
+    `operation-values` (ops, what they answer, by correctly rounded functions), `operations` (ops,
+    what they refuse and how they lie in memory too), `functions` (floats), `tape` (RECORDING,
+    NO_GRAD, Parameter, constant), `layers`, `sessions`, `tokenizer`, `records`, `planner`.
     """
 
     @property
