@@ -292,6 +292,21 @@ def test_only_failures_are_red(sound: Report, broken: Report) -> None:
     assert not any("\x1b" in line for line in lines(broken, width=80, colour=False))
 
 
+def test_a_bound_tells_once_what_it_covers(tmp_path: Path) -> None:
+    chosen = {id_: law for id_, law in laws.REGISTRY.items() if id_.startswith("truth.lo")}
+    with FAULTS["epsilon-outside-root"]:
+        report = verify(chosen, CoreSubject, TWO, "quick", tmp_path, silent)
+    text = " ".join(" ".join(lines(report, width=80, colour=False)).split())
+    parts = [f"{part}: {forms}" for part, forms in chosen["truth.logits"].grants.items()]
+    assert [text.count(" ".join(part.split())) for part in parts] == [1] * len(parts)
+    assert text.count("covers the same programs as above") == 1
+
+
+def test_families_that_fail_are_told_at_the_end(broken: Report) -> None:
+    shown = list(lines(broken, width=80, colour=False))
+    assert shown[-2] == "Fail: published 5 of 7."
+
+
 def test_what_cannot_be_asked_is_neither_true_nor_false() -> None:
     plan = replace(TWO, decoder="scalar")
     report = verify(FEW, ScalarSubject, plan, "quick", HERE, silent)
