@@ -15,13 +15,12 @@ from .invalid.registry import BOUNDARIES, refusal
 
 __all__ = ["CoreComponents"]
 
-POISON = 1e300
-
 
 class CoreComponents:
     """The methods behind the capabilities of `laws.protocol.Components`."""
 
     component_capabilities: Mapping[str, bool] = {
+        "operation-values": True,
         "operations": True,
         "functions": True,
         "tape": True,
@@ -31,6 +30,7 @@ class CoreComponents:
         "records": True,
         "planner": True,
         "boundaries": True,
+        "prepared": True,
     }
 
     parts: Any = core
@@ -62,11 +62,11 @@ class CoreComponents:
             facts.append(values[:, : layer.length].tobytes())
         return b"|".join(facts)
 
-    def poison_unused_rows(self, session: Any) -> None:
+    def poison_unused_rows(self, session: Any, poison: float) -> None:
         """Overwrites what lies behind the committed rows."""
         for layer in session.cache.layers:
-            layer._key_columns[..., layer.length :] = POISON
-            layer._value_rows[:, :, layer.length :] = POISON
+            layer._key_columns[..., layer.length :] = poison
+            layer._value_rows[:, :, layer.length :] = poison
 
     def refused_in_order(self, start: int, step: int) -> Iterator[str]:
         """Near misses that another rule refuses, or none."""

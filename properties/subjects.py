@@ -21,6 +21,7 @@ from logitproof.core import (
     Tensor,
     TextInputEncoder,
     TextOutputHead,
+    constant,
     ops,
 )
 from logitproof.core.fresh import fresh_decoder
@@ -31,6 +32,7 @@ from .laws.protocol import DecoderUnderTest, Ids, Valid
 from .scalar import EXACT, Arithmetic, Config, Generator, Layout, ScalarDecoder, initial_weights
 from .scalar.generator import depth_scaled as scaled_by_depth
 from .scalar.generator import matrix
+from .scalar_parts import ScalarParts
 from .taps import core_taps, scalar_taps
 
 __all__ = ["CoreSubject", "DecoderUnderTest", "ScalarSubject"]
@@ -69,6 +71,13 @@ class CoreSubject(CoreComponents):
     def taps(self, ids: Ids, layout: Layout | None = None) -> dict[str, Array]:
         """What lies between ids and logits."""
         return core_taps(self.decoder, ids, _core_layout(layout))
+
+    def hidden(self, embeddings: Any, layout: Layout | None) -> Array:
+        """[B, T, D], from vectors that no encoder of ours has made."""
+        backbone, vectors = self.decoder.backbone, constant(embeddings)
+        chosen = _core_layout(layout) or SequenceLayout.full(*vectors.shape[:2])
+        prepared = PreparedDecoderInput(backbone, NO_GRAD, vectors, chosen, "given vectors")
+        return backbone.forward(prepared).hidden.value
 
     def loss_and_gradients(
         self, ids: Ids, targets: Ids, layout: Layout | None = None, valid: Valid | None = None
@@ -194,20 +203,21 @@ class CoreSubject(CoreComponents):
 class ScalarSubject:
     """`properties.scalar` under test, with either of its two function tables."""
 
-    capabilities: Mapping[str, bool] = {
-        "specified-bits": True,
-        "initial-values": True,
-        "raw-sum": True,
-        "gradient-parts": True,
-        "taps": True,
-    }
-
     decoder: ScalarDecoder
 
     def __init__(self, arithmetic: Arithmetic = EXACT) -> None:
         self.arithmetic = arithmetic
         kind = "correctly-rounded" if arithmetic is EXACT else "c-library"
         self.conventions: Mapping[str, str] = {"functions": kind}
+        self.parts = ScalarParts(arithmetic)
+        self.capabilities: Mapping[str, bool] = {
+            "specified-bits": True,
+            "initial-values": True,
+            "raw-sum": True,
+            "gradient-parts": True,
+            "taps": True,
+            "operation-values": arithmetic is EXACT,
+        }
 
     def load(self, config: Config, weights: Mapping[str, Any]) -> None:
         """A decoder over copies of the weights."""

@@ -78,6 +78,7 @@ MAY_IMPORT = {
     "properties.foreign_subject": {"properties.laws.protocol", "properties.scalar", "numpy"},
     "properties.detective": {*JUDGES, "properties.laws.protocol", "numpy", "mpmath"},
     "properties.detect_command": COMMAND,
+    "properties.scalar_parts": {"numpy", "properties.scalar"},
     "properties.taps": {"core", "numpy", "properties.laws.protocol", "properties.scalar"},
     "properties.components": {"core", "properties.invalid"},
     "properties.textbook": {"numpy", "properties.scalar"},

@@ -24,6 +24,14 @@ def test_the_law_catches_the_fault_and_nothing_without_it(law: str, fault: str) 
     assert LAWS[law](CoreSubject(), broken.cases + 1).holds
 
 
+@pytest.mark.parametrize("fault", [f.id for f in REGISTRY.values() if f.kind == "order"])
+def test_a_change_of_order_moves_results_by_few_ulps(fault: str) -> None:
+    planted = REGISTRY[fault]
+    with planted:
+        difference = str(LAWS[planted.killed_by[0]](CoreSubject()).difference)
+    assert "ulp away" in difference or "the other zero" in difference
+
+
 @pytest.mark.parametrize("fault", REGISTRY)
 def test_a_fault_is_planted_and_gone_again(fault: str) -> None:
     planted = REGISTRY[fault]

@@ -1,11 +1,13 @@
 """`logitproof replay`: a failing case, small, told in plain data, and tried again anywhere."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from logitproof.properties import cli, laws
@@ -13,12 +15,13 @@ from logitproof.properties.faults import REGISTRY as FAULTS
 from logitproof.properties.laws import Law
 from logitproof.properties.laws.cases import Case, full_cases, mixed_cases
 from logitproof.properties.laws.difference import Difference
-from logitproof.properties.laws.regimes import truth_cases
+from logitproof.properties.laws.drawn import Draw
+from logitproof.properties.laws.regimes import Override, Regime, Sizes, case_of, truth_cases
 from logitproof.properties.subjects import CoreSubject
 from logitproof.properties.verify.divergence import divergence
 from logitproof.properties.verify.places import place_of
 from logitproof.properties.verify.plain import NotPlain, from_plain, to_plain
-from logitproof.properties.verify.replay import Replay, text_of
+from logitproof.properties.verify.replay import Replay, read, text_of
 from logitproof.properties.verify.shrinking import failure, shrunk, smaller
 
 Output = pytest.CaptureFixture[str]
@@ -212,8 +215,67 @@ def test_a_case_of_a_regime_shrinks_to_what_the_fault_needs() -> None:
     law = laws.REGISTRY["truth.logits"]
     with FAULTS["packed-segments-leak"]:
         small = shrunk(law, CoreSubject, first_failing(law))
-    assert str(small).startswith("regime layout=packed; xavier weights from seed 0; V=2 D=2")
+    told = "regime values=dyadic, layout=packed; dyadic weights from seed 0; V=2 D=2"
+    assert str(small).startswith(told)
     assert small.segments == ((1, 1),)
+
+
+def law_on(check: Callable[[Any], bool], name: str = "truth.logits") -> Law:
+    """A law of these cases that fails where the check says so."""
+    wrong = Difference(what="z", expected="1", actual="2", at=(0,))
+    return replace(laws.REGISTRY[name], check=lambda _, case: wrong if check(case) else None)
+
+
+@pytest.mark.parametrize(
+    ("needed", "overrides"),
+    [
+        (lambda _: True, ()),
+        (lambda values: len(values) > 1, (0.0, 0.0)),
+        (lambda values: any(v < 0.0 for v in values), (-1.0,)),
+        (lambda values: any(v > 1.0 for v in values), (2.0,)),
+        (lambda values: any(v > 1e16 for v in values), (1e17,)),
+    ],
+    ids=["none", "two", "negative", "above-1", "large"],
+)
+def test_weights_set_by_hand_shrink_to_none_or_to_small_whole_numbers(
+    needed: Callable[[list[float]], bool], overrides: tuple[float, ...]
+) -> None:
+    name, values = "final_norm.gain", (1e17, -0.3, 5e-324)
+    given = tuple(Override(name=name, place=i, value=v) for i, v in enumerate(values))
+    case = case_of(Sizes(B=2, T=3, V=4, L=2, heads=2), 9, Regime(norm="spiky"), overrides=given)
+    law = law_on(lambda c: needed([o.value for o in c.overrides]))
+    small = shrunk(law, CoreSubject, case)
+    assert tuple(o.value for o in small.overrides) == overrides
+    config, regime = small.config, small.regime
+    sizes = (len(small.ids), len(small.ids[0]), config.layers, config.heads, config.model_width)
+    assert (sizes, regime) == ((1, 1, 0, 1, 2), Regime(values="dyadic"))
+
+
+def test_a_regime_that_the_failure_needs_stays() -> None:
+    case = case_of(Sizes(T=3), 9, Regime(norm="spiky", attention="hot", logits="thousand"))
+    small = shrunk(law_on(lambda c: c.regime.norm == "spiky"), CoreSubject, case)
+    assert small.regime == Regime(norm="spiky", values="dyadic")
+
+
+def test_weights_shrink_to_small_eighths() -> None:
+    small = shrunk(law_on(lambda _: True, "decoder.raw-sum"), CoreSubject, next(full_cases(1)))
+    flat = [x for value in small.weights.values() for x in np.ravel(value)]
+    assert small.dyadic
+    assert all(abs(x) <= 2.0 and (8.0 * x).is_integer() for x in flat)
+
+
+def test_values_of_parts_shrink_to_the_plainest_that_the_law_is_tried_on() -> None:
+    law = law_on(lambda _: True, "norm.definition")
+    assert shrunk(law, CoreSubject, Draw(seed=7, size=3, regime="tiny")).regime == "uniform"
+    needing = law_on(lambda draw: draw.regime == "tiny", "norm.definition")
+    assert shrunk(needing, CoreSubject, Draw(seed=7, size=3, regime="tiny")).regime == "tiny"
+
+
+def test_a_replay_without_what_came_later_is_read(stored: Path) -> None:
+    facts = json.loads(stored.read_text("utf-8"))
+    del facts["case"]["dyadic"]
+    stored.write_text(json.dumps(facts), encoding="utf-8")
+    assert read(stored).case.dyadic is False
 
 
 def at(what: str, *index: int) -> Difference:

@@ -195,6 +195,50 @@ def mask_by_large_negative(right: Any) -> Any:
     return causal_softmax
 
 
+@mistake((ops, "causal_softmax"), source="cases: mask-full-row")
+def hidden_scores_times_zero(right: Any) -> Any:
+    """Hidden scores are not left out: they are added to the visible ones, times zero."""
+
+    @named("causal_softmax")
+    def causal_softmax(scores: Array, **ranges: Any) -> Result:
+        value, vjp = right(scores, **ranges)
+        with np.errstate(invalid="ignore"):
+            nothing = (0.0 * scores).sum(axis=-1, keepdims=True)
+        return np.where(np.isnan(nothing), nothing, value), vjp
+
+    return causal_softmax
+
+
+def _coarse(array: Array) -> Array:
+    """Entries below 2^-200 of the largest are gone, as under one scale for the whole array."""
+    kept: Array = np.where(abs(array) < 2.0**-200 * abs(array).max(initial=0.0), 0.0, array)
+    return kept
+
+
+@mistake((ops, "checked_rows"), source="notes/field.md section 3.1, dtype casts")
+def table_rows_share_one_scale(right: Any) -> Any:
+    """A table is held in units of its largest entry: beside a huge row the others vanish."""
+
+    @named("gather_rows")
+    def checked_rows(table: Array, **indices: Any) -> Result:
+        result: Result = right(_coarse(table), **indices)
+        return result
+
+    return checked_rows
+
+
+@mistake((RmsNorm, "inspect"), source="notes/field.md section 3.1, dtype casts")
+def values_share_one_scale(right: Any) -> Any:
+    """A batch enters a norm in units of its largest entry: beside a huge cell others vanish."""
+
+    def inspect(self: RmsNorm, x: Tensor, *, context: Any) -> Any:
+        coarse = _coarse(x.value)
+        same = np.array_equal(coarse, x.value)
+        return right(self, x if same else constant(coarse), context=context)
+
+    return inspect
+
+
 def _norm(right: Any, change: Any) -> Any:
     """A norm over the same input whose inverse root is another number."""
 

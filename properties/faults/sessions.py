@@ -260,6 +260,21 @@ def unused_rows_weighted(right: Any) -> Any:
     return prefix
 
 
+@mistake((LayerCache, "prefix"), source="cache.md section 1; cases: mask-full-row")
+def unused_rows_times_zero(right: Any) -> Any:
+    """The row behind the last one is not left out: its values are added, times zero."""
+
+    def prefix(self: LayerCache) -> tuple[Array, Array]:
+        keys, values = right(self)
+        if self.length < self.capacity:
+            with np.errstate(invalid="ignore"):
+                nothing = 0.0 * values[:, self.length : self.length + 1]
+            values = np.where(np.isnan(nothing), nothing, values)
+        return keys, values
+
+    return prefix
+
+
 @mistake((DecodeSession, "prefill"), source="STYLE.md section 1")
 def cache_cleared_before_check(right: Any) -> Any:
     """A prompt call clears the counters before it looks at its argument."""

@@ -8,6 +8,7 @@ from .gather import LAWS as GATHER
 from .law import Finding, Law, Outcome
 from .norm import LAWS as NORM
 from .operations import LAWS as OPERATIONS
+from .poison import LAWS as POISON
 from .protocol import DecoderUnderTest
 from .published import LAWS as PUBLISHED
 from .records import LAWS as RECORDS
@@ -36,6 +37,7 @@ REGISTRY = registry(
     DECODER,
     TRUTH,
     SESSIONS,
+    POISON,
     GATHER,
     SOFTMAX,
     NORM,

@@ -3,6 +3,9 @@
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from logitproof.properties.scalar import Layout
+
+from .difference import Values
 from .protocol import Capable
 
 __all__ = ["Components"]
@@ -12,8 +15,9 @@ class Components(Capable, Protocol):
     """The methods behind the capabilities of parts.
 
     `parts` has the public names of API.md, `logitproof.core`, as far as the capabilities say:
-    `operations` (ops), `functions` (floats), `tape` (RECORDING, NO_GRAD, Parameter, constant),
-    `layers`, `sessions`, `tokenizer`, `records`, `planner`.
+    `operation-values` (ops, what they answer, by correctly rounded functions), `operations` (ops,
+    what they refuse and how they lie in memory too), `functions` (floats), `tape` (RECORDING,
+    NO_GRAD, Parameter, constant), `layers`, `sessions`, `tokenizer`, `records`, `planner`.
     """
 
     @property
@@ -37,8 +41,11 @@ class Components(Capable, Protocol):
     def rows(self, session: Any) -> bytes:
         """`sessions`: every bit that a session holds."""
 
-    def poison_unused_rows(self, session: Any) -> None:
+    def poison_unused_rows(self, session: Any, poison: float) -> None:
         """`sessions`: overwrites the cache behind the committed rows."""
+
+    def hidden(self, embeddings: Any, layout: Layout | None) -> Values:
+        """`prepared`: [B, T, D], the hidden states of given vectors under the loaded backbone."""
 
     def refused_in_order(self, start: int, step: int) -> Iterable[str]:
         """`boundaries`: every step-th boundary's near misses refused by another rule, in words."""

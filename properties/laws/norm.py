@@ -88,8 +88,8 @@ def _scale(implementation: Components, draw: Draw) -> Difference | None:
     return Difference(
         what=f"norm of {c} x with {c}^2 epsilon",
         at=at,
-        expected=f"{plain[at]!r} within {bound[at]:.3g}",
-        actual=f"{scaled[at]!r}, off by {off[at]:.3g}",
+        expected=f"{float(plain[at])!r} within {bound[at]:.3g}",
+        actual=f"{float(scaled[at])!r}, off by {off[at]:.3g}",
     )
 
 

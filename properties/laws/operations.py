@@ -113,7 +113,7 @@ LAWS = (
         statement="The reverse rule of every linear operation is its adjoint: <u, A x> = <A* u, x>,"
         " exactly, on small dyadic values, with broadcasting.",
         source="numerics_vjp.md sections 2 and 3",
-        needs=("operations",),
+        needs=("operation-values",),
         faults=("unbroadcast-outer-axes-alone", "scatter-overwrites"),
         cases=draws("dyadic", first_seed=10_000),
         check=_adjoint,

@@ -164,11 +164,14 @@ def _verdict(law: Law, missing: tuple[str, ...], part: Part, replay: str | None)
         entries=part.entries,
         undecidable=part.undecidable,
         ratios=part.ratios,
+        ulps=part.ulps,
         regimes=part.regimes,
         missing=missing,
         case=None if failed is None else str(part.case),
         difference=None if failed is None else failed.words,
         place=None if failed is None else failed.place,
+        away=() if failed is None else failed.ulps,
+        grants=law.grants,
         replay=replay,
     )
 

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from logitproof.properties import laws
 from logitproof.properties.cli import HarnessError
 from logitproof.properties.laws import Law
+from logitproof.properties.laws.ulps import Counts, added
 
 from .census import cells
 from .divergence import place
@@ -56,12 +57,14 @@ class Part:
     """What came of some consecutive cases, up to the first that failed.
 
     ratios: per case measured, the largest error over its bound
+    ulps:   entries measured, by how far they lie from the truth
     """
 
     cases: int = 0
     entries: int = 0
     undecidable: int = 0
     ratios: tuple[float, ...] = ()
+    ulps: Counts = ()
     regimes: Mapping[str, int]
     seconds: float = 0.0
     case: Any = None
@@ -74,6 +77,7 @@ class Part:
             entries=self.entries + later.entries,
             undecidable=self.undecidable + later.undecidable,
             ratios=(*self.ratios, *later.ratios),
+            ulps=added(self.ulps, later.ulps),
             regimes=dict(Counter(self.regimes) + Counter(later.regimes)),
             seconds=self.seconds + later.seconds,
             case=later.case,
@@ -162,6 +166,7 @@ def _part(task: Task, law: Law, make: Make) -> Part:
             part,
             entries=part.entries + found.entries,
             undecidable=part.undecidable + found.undecidable,
+            ulps=added(part.ulps, found.ulps),
         )
         ratios += [found.worst_ratio] if found.entries > found.undecidable else []
         regimes.update(cells(case, found.regimes))
