@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from .matrix import Cell, KillMatrix
-from .report import FAILS, HOLDS, NOT_APPLICABLE, UNDECIDED, Verdict
+from .report import FAILS, HOLDS, KNOWN, NOT_APPLICABLE, UNDECIDED, UNEXPECTED, Verdict
 
 __all__ = ["CLASSES", "heat_map", "histogram", "ratio_bar", "strip"]
 
-CLASSES = {HOLDS: "ok", FAILS: "bad", UNDECIDED: "open", NOT_APPLICABLE: "none"}
+CLASSES = {HOLDS: "ok", FAILS: "bad", UNDECIDED: "open", NOT_APPLICABLE: "none", KNOWN: "open",
+           UNEXPECTED: "bad"}  # fmt: skip
 
 SQUARE, GAP, IN_ROW = 18, 3, 40  # of the strip
 LOWEST, PER_DECADE = -4, 2  # histogram: bins from 10^-4, two each decade, then one from 1 on

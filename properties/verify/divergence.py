@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logitproof.golden.figures import figures
-from logitproof.properties.laws.cases import Case
-from logitproof.properties.laws.published import DRAWN, config_of, weights_of
-from logitproof.properties.scalar import C_LIBRARY, EXACT, Layout
+from logitproof.properties.scalar import C_LIBRARY, EXACT
 from logitproof.properties.subjects import ScalarSubject
 
+from .batch import given
 from .shrinking import Failure
 from .subject import Make
 
@@ -56,11 +54,11 @@ def divergence(make: Make, case: Any) -> str | None:
     None for a case without a batch, a decoder without taps, a forward that is refused, and one
     that leaves nowhere: what fails then is no forward value of this batch.
     """
-    given = _given(case)
+    batch = given(case)
     subject: Any = make()
-    if given is None or not subject.capabilities.get("taps", False):
+    if batch is None or not subject.capabilities.get("taps", False):
         return None
-    config, weights, ids, layout = given
+    config, weights, ids, layout = batch
     c_library = subject.conventions["functions"] == "c-library"
     truth = ScalarSubject(C_LIBRARY if c_library else EXACT)
     try:
@@ -77,14 +75,6 @@ def divergence(make: Make, case: Any) -> str | None:
         at = _first(values, np.asarray(actual[name], dtype=np.float64), lengths, exact=exact)
         if at is not None:
             return ", ".join([_stage(name), *_indices(name, at)])
-    return None
-
-
-def _given(case: Any) -> tuple[Any, Any, Any, Layout | None] | None:
-    if isinstance(case, Case):
-        return case.config, case.weights, case.ids, case.layout
-    if isinstance(case, DRAWN):
-        return config_of(figures().configs[case.config]), weights_of(case), case.ids, None
     return None
 
 

@@ -13,9 +13,11 @@ from .matrix import KillMatrix
 from .report import (
     FAILS,
     HOLDS,
+    KNOWN,
     LABELS,
     NOT_APPLICABLE,
     UNDECIDED,
+    UNEXPECTED,
     Report,
     Verdict,
     conclusion,
@@ -26,7 +28,7 @@ from .report import (
 __all__ = ["page"]
 
 ALARM = ' class="alarm"'
-SIGNS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "?", NOT_APPLICABLE: "–"}
+SIGNS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "?", NOT_APPLICABLE: "–", KNOWN: "≈", UNEXPECTED: "!"}
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2128; --soft: #5b6570; --line: #d9dee4;

@@ -13,8 +13,10 @@ from .environment import Environment
 __all__ = [
     "FAILS",
     "HOLDS",
+    "KNOWN",
     "NOT_APPLICABLE",
     "UNDECIDED",
+    "UNEXPECTED",
     "Report",
     "Verdict",
     "again",
@@ -26,8 +28,10 @@ __all__ = [
 
 FORMAT = "logitproof-verify-v2"
 HOLDS, FAILS, UNDECIDED, NOT_APPLICABLE = "holds", "FAILS", "undecided", "not applicable"
-SHORT = {NOT_APPLICABLE: "n/a"}  # where a column is narrow
-COLOURS = {HOLDS: "32", FAILS: "1;31", UNDECIDED: "1;33", NOT_APPLICABLE: "33"}
+KNOWN, UNEXPECTED = "known failure", "unexpected pass"
+SHORT = {NOT_APPLICABLE: "n/a", KNOWN: "known", UNEXPECTED: "PASSES"}  # where a column is narrow
+COLOURS = {HOLDS: "32", FAILS: "1;31", UNDECIDED: "1;33", NOT_APPLICABLE: "33",
+           KNOWN: "33", UNEXPECTED: "1;31"}  # fmt: skip
 DIM = "2"
 IN_FULL = 3  # failures told part by part on a screen; of the others what was found, and how again
 WIDE = 110  # columns from which a statement stands beside its law
@@ -41,6 +45,7 @@ class Verdict:
     ratios: per case measured, the largest error over its bound
     place:  the first place that differs, as far as it is known
     replay: the file that holds the failing case
+    known:  why it was expected to fail, where that was told
     """
 
     id: str
@@ -58,6 +63,7 @@ class Verdict:
     difference: str | None = None
     place: str | None = None
     replay: str | None = None
+    known: str | None = None
 
     @property
     def worst(self) -> float | None:
@@ -72,7 +78,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Everything that one run found."""
+    """Everything that one run found; `levels` says what became of each level."""
 
     subject: str
     profile: str
@@ -80,6 +86,7 @@ class Report:
     environment: Environment
     verdicts: tuple[Verdict, ...]
     seconds: float
+    levels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def applicable(self) -> tuple[Verdict, ...]:
@@ -88,8 +95,18 @@ class Report:
 
     @property
     def failed(self) -> tuple[Verdict, ...]:
-        """The laws that do not hold."""
+        """The laws that do not hold, those expected not to left aside."""
         return tuple(v for v in self.verdicts if v.verdict == FAILS)
+
+    @property
+    def known(self) -> tuple[Verdict, ...]:
+        """The laws that do not hold, as expected."""
+        return tuple(v for v in self.verdicts if v.verdict == KNOWN)
+
+    @property
+    def unexpected(self) -> tuple[Verdict, ...]:
+        """The laws that hold although they are listed as failing."""
+        return tuple(v for v in self.verdicts if v.verdict == UNEXPECTED)
 
     @property
     def undecided(self) -> tuple[Verdict, ...]:
@@ -98,8 +115,9 @@ class Report:
 
     @property
     def holds(self) -> bool:
-        """True when every law tried holds, and one was tried."""
-        return bool(self.applicable) and not self.failed and not self.undecided
+        """True when every law tried holds or fails as expected, and one was tried."""
+        wrong = self.failed or self.undecided or self.unexpected
+        return bool(self.applicable) and not wrong
 
     @property
     def title(self) -> str:
@@ -117,6 +135,7 @@ class Report:
             "seed": self.seed,
             "environment": asdict(self.environment),
             "laws": laws,
+            "levels": dict(self.levels),
             "holds": self.holds,
             "seconds": self.seconds,
         }
@@ -135,10 +154,11 @@ def failure_facts(report: Report, verdict: Verdict) -> dict[str, str]:
     """What there is to know about a law that fails, part by part."""
     parts = {
         "law": f"{verdict.statement} ({verdict.source})",
+        "known": verdict.known,
         "place": verdict.place,
         "found": verdict.difference,
         "input": verdict.case,
-        "passed": f"{verdict.cases} cases before this one",
+        "passed": f"{verdict.cases} cases before this one" if verdict.case else None,
         "again": again(report, verdict),
     }
     return {name: text for name, text in parts.items() if text}
@@ -165,14 +185,22 @@ def conclusion(report: Report) -> tuple[str, str]:
     tried = len(report.applicable)
     skipped = len(report.verdicts) - tried
     rest = f"; {skipped} not applicable" if skipped else ""
+    known = len(report.known)
+    rest = (f"; {known} known to fail" if known else "") + rest
     if not tried:
         return "No law is applicable: nothing was tried.", UNDECIDED
     if report.failed:
         word = "FAILS" if len(report.failed) == 1 else "FAIL"
         rest = (f"; {len(report.undecided)} undecided" if report.undecided else "") + rest
         return f"{len(report.failed)} of {_laws(tried)} {word}{rest}.", FAILS
+    if report.unexpected:
+        count = len(report.unexpected)
+        return f"{count} of {_laws(tried)} listed as failing but not{rest}.", UNEXPECTED
     if report.undecided:
         return f"{len(report.undecided)} of {_laws(tried)} undecided{rest}.", UNDECIDED
+    tried -= known
+    if not tried:
+        return f"No law holds that was tried{rest}.", KNOWN
     word = "The one law tried holds" if tried == 1 else f"All {tried} laws hold"
     return f"{word}{rest}.", HOLDS
 
@@ -185,15 +213,21 @@ def lines(report: Report, *, width: int, colour: bool) -> Iterator[str]:
         yield from _hanging(f"  {LABELS.get(name, name):<14}", fact, width)
     yield ""
     yield from _table(report, width, colour=colour)
-    for number, verdict in enumerate(report.failed):
+    told = (*report.failed, *report.unexpected, *report.known)
+    for number, verdict in enumerate(told):
         yield ""
-        yield _painted(f"{verdict.id} {FAILS}", COLOURS[FAILS], colour=colour)
+        word = verdict.verdict
+        yield _painted(f"{verdict.id} {word}", COLOURS[word], colour=colour)
         for name, text in failure_facts(report, verdict).items():
             if name == "again":
                 yield f"  {name:<8}{text}"  # whole, to be copied
             elif number < IN_FULL or name == "found":
                 yield from _hanging(f"  {name:<8}", text, width)
     yield ""
+    if report.levels:
+        levels = ", ".join(f"{name} {word}" for name, word in report.levels.items())
+        yield from _hanging("levels: ", f"{levels}.", width)
+        yield ""
     yield from textwrap.wrap(legend(report), width)
     yield ""
     sentence, verdict_word = conclusion(report)
