@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from .arrays import Malformed, parsed, refuse
+from .arrays import Malformed, refuse
 from .forms import FORMS
 
 __all__ = [
-    "CALLS", "CARRIED", "FORMAT", "Call", "arguments_of", "reply_line", "request_line",
-    "result_of",
+    "CALLS", "CARRIED", "FORMAT", "LIVE", "OF_NO_MODEL", "Call", "arguments_of", "reply_line",
+    "request_line", "result_of",
 ]  # fmt: skip
 
 FORMAT = "logitproof-decoder-v1"
@@ -49,6 +49,7 @@ CALLS: Mapping[str, Call] = {
     "recomputed": Call(_BATCH, "loss and gradients", "recomputation"),
     "snapshot": Call({}, "bytes", "refusals"),
 }
+OF_NO_MODEL = ("echo", "load", "words", "matrix", "initial")  # asked of no weights
 # What a program or a file of answers may claim: the capabilities with a call, the gradients that
 # come with the loss, the layouts that a batch may have, and bits where they are stated.
 CARRIED = (
@@ -58,6 +59,8 @@ CARRIED = (
     "packed",
     "specified-bits",
 )
+# What hangs on the calls before: a file of answers, each to one request alone, cannot claim it.
+LIVE = ("repeated-backward", "refusals")
 
 
 def request_line(id_: str, call: str, arguments: Mapping[str, Any], encoding: str) -> str:

@@ -1,4 +1,4 @@
-"""`logitproof export-requests DIR`: the questions of the laws, for a decoder that runs elsewhere."""
+"""`logitproof export-requests DIR`: what the laws would ask a decoder that runs elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from logitproof.properties.cli import HarnessError, UsageError
 from logitproof.properties.laws.levels import LAYOUTS, VALUES
 
 from .arrays import ENCODINGS
-from .calls import CARRIED
+from .calls import CARRIED, LIVE
 from .folder import ANSWERS, MANIFEST, REQUESTS, Manifest, files_of
 from .hello import FUNCTIONS
 from .offline import Incomplete, recorded
@@ -24,6 +24,7 @@ __all__ = ["add_arguments", "run"]
 
 PROFILES = ("quick", "ci", "soak")
 CLAIMS = (*VALUES, *LAYOUTS)
+CLAIMABLE = tuple(name for name in CARRIED if name not in LIVE)
 SEED = re.compile(r"[0-9]{1,20}")
 
 
@@ -37,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--claims",
         metavar="NAMES",
         default=",".join(CLAIMS),
-        help=f"what it can do, with commas, of {', '.join(CARRIED)} (default: %(default)s)",
+        help=f"what it can do, with commas, of {', '.join(CLAIMABLE)} (default: %(default)s)",
     )
     parser.add_argument(
         "--functions", choices=FUNCTIONS, default=FUNCTIONS[0], help="its elementary functions"
@@ -83,18 +84,20 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
 
 def _manifest(args: argparse.Namespace) -> Manifest:
     names = [name for name in args.claims.split(",") if name]
-    unknown = [name for name in names if name not in CARRIED]
+    unknown = [name for name in names if name not in CLAIMABLE]
     if unknown:
-        raise UsageError(f"logitproof export-requests: nothing judges the claim {unknown[0]!r}")
+        raise UsageError(f"logitproof export-requests: no file of answers can claim {unknown[0]!r}")
     if args.seed is not None and not (SEED.fullmatch(args.seed) and int(args.seed) < 1 << 64):
-        raise UsageError(f"logitproof export-requests: --seed {args.seed}: a whole number is wanted")
+        raise UsageError(
+            f"logitproof export-requests: --seed {args.seed}: a whole number is wanted"
+        )
     profiles.register()
     return Manifest(
         law=args.law,
         profile=args.profile,
         examples=settings.get_profile(args.profile).max_examples,
         seed=None if args.seed is None else int(args.seed),
-        capabilities={name: name in names for name in CARRIED},
+        capabilities={name: name in names for name in CLAIMABLE},
         conventions={"functions": args.functions},
         encoding=args.encoding,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from fnmatch import fnmatchcase
@@ -43,7 +43,9 @@ def read_known(path: Path, laws: Iterable[str], today: date) -> tuple[Known, ...
     if set(facts) - {"known"} or not isinstance(entries, list):
         raise UsageError(f"{path}: a list [[known]] is wanted, and nothing else")
     ids = tuple(laws)
-    return tuple(_entry(plain, f"{path}: entry {i}", ids, today) for i, plain in enumerate(entries, 1))
+    return tuple(
+        _entry(plain, f"{path}: entry {i}", ids, today) for i, plain in enumerate(entries, 1)
+    )
 
 
 def _entry(plain: Any, at: str, laws: tuple[str, ...], today: date) -> Known:

@@ -17,7 +17,7 @@ from logitproof.properties.verify.reseeding import reseeded
 
 from .answering import result_from
 from .arrays import parsed
-from .calls import request_line, result_of
+from .calls import OF_NO_MODEL, request_line, result_of
 from .remote import AdapterFault, Remote
 from .selftest import selftest
 
@@ -56,7 +56,7 @@ class _Keys:
     def key(self, call: str, arguments: Mapping[str, Any]) -> str:
         """The question's own digest; a load is remembered."""
         body = request_line("", call, arguments, "hex")
-        model = "" if call == "load" else self.model
+        model = "" if call in OF_NO_MODEL else self.model
         key = hashlib.sha256(f"{model} {body}".encode()).hexdigest()[:ID_DIGITS]
         if call == "load":
             self.model = key
@@ -86,7 +86,8 @@ class _Recorder:
         else:
             id_ = self.keys.counted(key) if self.counts else f"{key}-1"
             if id_ not in self.requests.ids:
-                self._write_load()
+                if call not in OF_NO_MODEL:
+                    self._write_load()
                 self._write(id_, call, arguments)
         return result_from(self._answerer, call, arguments)
 
@@ -127,14 +128,14 @@ def recorded(
     assert complaint is None, complaint
     recorder.counts = False
     for law in chosen:
-        if not law.missing(make()):  # type: ignore[arg-type]
+        if not law.missing(make()):
             _ask_all(law, make(), examples, seed)
     return recorder.requests
 
 
 def _ask_all(law: Law, subject: Remote, examples: int, seed: int | None) -> None:
     for case in law.cases(examples):
-        if not law.concerns(subject, case):  # type: ignore[arg-type]
+        if not law.concerns(subject, case):
             continue
         if seed is not None:
             case = reseeded(case, seed)

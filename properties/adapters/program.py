@@ -1,4 +1,4 @@
-"""A decoder that is a program: one line of JSON per request on its standard input, one per reply."""
+"""A decoder that is a program: a line of JSON on its standard input, a line as its reply."""
 
 from __future__ import annotations
 
@@ -246,9 +246,7 @@ def exchanged(program: Program, line: str, id_: str, call: str) -> Any:
         raise Garbage(f"in reply to {call}: {wrong}") from wrong
 
 
-def program_subjects(
-    text: str, limits: Limits
-) -> Callable[[], ProgramSubject]:
+def program_subjects(text: str, limits: Limits) -> Callable[[], ProgramSubject]:
     """What makes decoders under test over one program, which was asked for its claims.
 
     text: the command and its arguments, quoted as in a shell that does nothing else with them

@@ -74,9 +74,7 @@ def _like(case: Case) -> Case:
     """The same decoder, sizes and targets with other ids."""
     V = case.config.vocabulary_size
     ids = [[(i + 1) % V for i in row] for row in case.ids]
-    return Case(
-        seed=case.seed, scale=case.scale, config=case.config, ids=ids, targets=case.targets
-    )
+    return Case(seed=case.seed, scale=case.scale, config=case.config, ids=ids, targets=case.targets)
 
 
 def _echo(subject: Any) -> Iterator[str]:
@@ -88,7 +86,9 @@ def _echo(subject: Any) -> Iterator[str]:
             kinds = [f"{a.dtype} {list(a.shape)}" for a in (sent, back)]
             yield f"echo: {kinds[0]} comes back as {kinds[1]}"
         elif back.tobytes() != sent.tobytes():
-            at = next(i for i in range(sent.size) if back.flat[i].tobytes() != sent.flat[i].tobytes())
+            at = next(
+                i for i in range(sent.size) if back.flat[i].tobytes() != sent.flat[i].tobytes()
+            )
             yield f"echo: {sent.flat[at]!r} comes back as {back.flat[at]!r}"
 
 

@@ -1,4 +1,4 @@
-"""A Python decoder as a program: `python -m logitproof.properties.adapters.serve module:factory`."""
+"""A Python decoder as a program: this module, run with the name of its factory."""
 
 from __future__ import annotations
 

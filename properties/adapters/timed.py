@@ -51,6 +51,4 @@ class Timed:
 
 
 def _can_break_off() -> bool:
-    return hasattr(signal, "setitimer") and (
-        threading.current_thread() is threading.main_thread()
-    )
+    return hasattr(signal, "setitimer") and (threading.current_thread() is threading.main_thread())

@@ -52,4 +52,6 @@ def _distributed() -> Any:
     try:
         return importlib.import_module("distributed")
     except ImportError as fact:
-        raise UsageError(f"--scheduler needs Dask: pip install 'logitproof[dask]' ({fact})") from fact
+        raise UsageError(
+            f"--scheduler needs Dask: pip install 'logitproof[dask]' ({fact})"
+        ) from fact

@@ -57,7 +57,8 @@ def _foreign(name: str, seconds: float) -> Make:
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         known = ", ".join(SHIPPED)
-        raise UsageError(f"--decoder {name}: neither one of {known} nor module:factory, exec:COMMAND or offline:DIR")
+        forms = "module:factory, exec:COMMAND, offline:DIR"
+        raise UsageError(f"--decoder {name}: neither one of {known} nor {forms}")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
