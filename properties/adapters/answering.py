@@ -10,6 +10,8 @@ from .forms import Output
 
 __all__ = ["result_from"]
 
+BY_NAME = ("depth_scaled",)  # the protocol's only argument that is not given by its place
+
 
 def result_from(subject: Any, call: str, arguments: Mapping[str, Any]) -> Any:
     """What the decoder gives, or raises."""
@@ -17,7 +19,9 @@ def result_from(subject: Any, call: str, arguments: Mapping[str, Any]) -> Any:
         return arguments["value"]
     if call == "cached":
         return _outputs(subject.session(), arguments["steps"])
-    return getattr(subject, call)(**arguments)
+    by_name = {name: value for name, value in arguments.items() if name in BY_NAME}
+    in_order = (value for name, value in arguments.items() if name not in BY_NAME)
+    return getattr(subject, call)(*in_order, **by_name)
 
 
 def _outputs(session: Any, steps: Sequence[tuple[str, Sequence[int]]]) -> list[Output]:

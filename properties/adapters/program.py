@@ -50,9 +50,10 @@ class TooLarge(AdapterFault):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Seconds and bytes that one reply may take."""
+    """Seconds and bytes that one reply may take; the first one after a start takes more."""
 
     seconds: float = 60.0
+    start_seconds: float = 60.0
     reply_bytes: int = 1 << 28
 
 
@@ -112,6 +113,7 @@ class _Running:
         )
         self.chunks = queue.Queue[bytes](AHEAD)
         self.rest, self.tail = b"", _Tail()
+        self.has_replied = False
         self.readers = [
             threading.Thread(target=_read, args=(stream, take), daemon=True)
             for stream, take in (
@@ -127,18 +129,19 @@ class _Running:
         """Writes a line, reads a line."""
         if self.rest:
             raise Garbage(f"more than one line for one request: {_shown(self.rest)}{self.tail}")
-        deadline = time.monotonic() + limits.seconds
+        seconds = limits.seconds + (0.0 if self.has_replied else limits.start_seconds)
+        deadline = time.monotonic() + seconds
         writer = threading.Thread(target=_write, args=(self.process.stdin, line), daemon=True)
         writer.start()  # beside the reading: neither side may wait for the other
         parts, size = list[bytes](), 0
         while True:
-            head, found, rest = self._chunk(deadline, limits.seconds).partition(b"\n")
+            head, found, rest = self._chunk(deadline, seconds).partition(b"\n")
             parts.append(head)
             size += len(head)
             if size > limits.reply_bytes:
                 raise TooLarge(f"a reply of more than {limits.reply_bytes} bytes{self.tail}")
             if found:
-                self.rest = rest
+                self.rest, self.has_replied = rest, True
                 return b"".join(parts)
 
     def _chunk(self, deadline: float, seconds: float) -> bytes:

@@ -60,14 +60,15 @@ def _complaints(make: Callable[[], Any]) -> Iterator[str]:
 
 
 def _cases() -> tuple[Case, Case]:
-    """Two decoders of several layers and rows, with other sizes."""
+    """Two decoders with layers and several frequencies; their sizes and rotations differ."""
     drawn = [
         case
         for case in full_cases(SIZE)
-        if case.config.layers and len(case.ids) > 1 and len(case.ids[0]) > 2
+        if case.config.layers and case.config.head_width > 2 and len(case.ids[0]) > 2
     ]
     one = drawn[0]
-    return one, next(case for case in drawn if case.config != one.config)
+    others = (c for c in drawn if c.config.rope_base != one.config.rope_base)
+    return one, next(c for c in others if c.config.model_width != one.config.model_width)
 
 
 def _like(case: Case) -> Case:
