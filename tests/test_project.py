@@ -48,6 +48,7 @@ PUBLIC = {
     "logitproof.properties.bounds": "",
 }
 ROOT = Path(__file__).parent.parent
+ELSEWHERE = {"properties/suite": "logitproof.suite"}  # a name for the command line of pytest
 FOLDERS = {"core": "logitproof.core", "properties": "logitproof.properties",
            "golden": "logitproof.golden"}  # fmt: skip
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -75,8 +76,9 @@ def package_folders() -> dict[str, str]:
     for folder, package in FOLDERS.items():
         for init in (ROOT / folder).rglob("__init__.py"):
             parts = init.parent.relative_to(ROOT / folder).parts
+            place = "/".join((folder, *parts))
             if parts != ("_root",):
-                found[".".join((package, *parts))] = "/".join((folder, *parts))
+                found[ELSEWHERE.get(place, ".".join((package, *parts)))] = place
     return found
 
 
