@@ -127,7 +127,7 @@ MAY_IMPORT = {
     "golden.check": {"golden"},
     "golden.regenerate": {"golden"},
     "golden.command": COMMAND,
-    "tests": {"pytest", *COMMAND},
+    "tests": {"pytest", "suite", *COMMAND},
 }
 LAZY = {("core.rounded", "mpmath"), ("core.exact", "mpmath")}  # undecided roundings are rare
 

@@ -77,9 +77,9 @@ class Cluster:
             time.sleep(0.1)
         raise TimeoutError("no scheduler")
 
-    def kill_one(self) -> None:
-        self.workers[0].send_signal(signal.SIGKILL)
-        self.workers[0].wait()
+    def kill_one(self) -> int:
+        self.workers[0].kill()
+        return self.workers[0].wait()
 
     def close(self) -> None:
         for process in (*self.workers, self.scheduler):

@@ -24,6 +24,7 @@ from hypothesis import settings
 import logitproof
 from logitproof.properties import cli, profiles
 from logitproof.properties.demos.command import DEMOS
+from logitproof.suite.plugin import OPTIONS
 
 # What the table of public names promises, module by module.
 PUBLIC = {
@@ -251,8 +252,10 @@ def test_the_readme_names_every_command_and_demo(name: str) -> None:
 
 @pytest.mark.parametrize("option", sorted(set(re.findall(r"--[a-z][a-z-]+", README))))
 def test_an_option_of_the_readme_exists(option: str) -> None:
-    foreign = {"--group", "--hypothesis-profile", "--quiet"}  # of pip and pytest
-    assert option in foreign | options_of_commands()
+    # Of pip and pytest, of a decoder in an example, and of our plugin.
+    foreign = {"--group", "--hypothesis-profile", "--quiet", "--pyargs", "--flag"}
+    plugin = {f"--logitproof-{name}" for name in OPTIONS}
+    assert option in foreign | plugin | options_of_commands()
 
 
 def test_the_example_of_the_readme_runs() -> None:

@@ -14,6 +14,7 @@ from logitproof.properties.verify.running import Plan
 from logitproof.properties.verify.subject import check_adapter, maker
 
 from .folder import read_folder
+from .selftest import selftest
 
 __all__ = ["add_arguments", "run"]
 
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         )
     make = maker(name)
     if not folder.missing:
-        check_adapter(name, make)
+        check_adapter(name, selftest(make))
     chosen = {id_: law for id_, law in laws.REGISTRY.items() if fnmatchcase(id_, own.law)}
     plan = Plan(decoder=name, examples=own.examples, seed=own.seed, shrinks=False)
     args.profile = own.profile

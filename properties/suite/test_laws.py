@@ -23,7 +23,7 @@ from logitproof.properties.verify.report import (
     failure_facts,
 )
 from logitproof.properties.verify.running import Plan
-from logitproof.properties.verify.subject import check_adapter, maker
+from logitproof.properties.verify.subject import adapter_complaint, check_adapter, maker
 
 PROFILES = ("quick", "ci", "soak")
 Judge: TypeAlias = Callable[[str], Report]
@@ -62,7 +62,7 @@ def judge(pytestconfig: pytest.Config) -> Judge:
         seconds = float(option(pytestconfig, "time-limit"))
         entries = read_known(Path(known), laws.REGISTRY, today) if known else ()
         make = maker(name, seconds)
-        check_adapter(name, make)
+        check_adapter(name, adapter_complaint((name, seconds)))
         plan = Plan(
             decoder=name,
             examples=examples(pytestconfig),

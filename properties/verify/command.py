@@ -24,6 +24,7 @@ from logitproof.properties.laws import Law
 
 from .environment import Environment, check_subnormals
 from .files import check_place, write
+from .jobs import processes
 from .levels import level_verdicts
 from .matrix import KillMatrix, read_matrix
 from .page import page
@@ -41,7 +42,7 @@ from .report import (
     lines,
 )
 from .running import Part, Plan, Progress, tried
-from .subject import SECONDS, SHIPPED, Make, check_adapter, maker
+from .subject import SECONDS, SHIPPED, Make, adapter_complaint, check_adapter, maker
 
 __all__ = ["add_arguments", "add_outputs", "checked_outputs", "concluded", "run", "verify"]
 
@@ -129,8 +130,18 @@ def run(args: argparse.Namespace) -> int:
     check_subnormals("at the start")
     outputs = checked_outputs(args)
     make = maker(args.decoder, args.time_limit)
-    check_adapter(args.decoder, make)
-    return concluded(chosen, make, _plan(args), args, outputs)
+    plan = _plan(args)
+    check_adapter(args.decoder, _complaint(plan))
+    return concluded(chosen, make, plan, args, outputs)
+
+
+def _complaint(plan: Plan) -> str | None:
+    """What the self-test says; where processes were asked for, a decoder may end one of them."""
+    named = (plan.decoder, plan.seconds)
+    if plan.jobs == 1 or plan.decoder in SHIPPED:
+        return adapter_complaint(named)
+    with processes(1, [named], adapter_complaint) as complaint:
+        return complaint(named)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from logitproof.properties.subjects import CoreSubject, ScalarSubject
 
 from .environment import check_subnormals
 
-__all__ = ["SECONDS", "SHIPPED", "Make", "check_adapter", "maker"]
+__all__ = ["SECONDS", "SHIPPED", "Make", "adapter_complaint", "check_adapter", "maker"]
 
 Make: TypeAlias = Callable[[], DecoderUnderTest]
 
@@ -43,12 +43,17 @@ def maker(name: str, seconds: float = SECONDS) -> Make:
     return make
 
 
-def check_adapter(name: str, make: Make) -> None:
+def adapter_complaint(named: tuple[str, float]) -> str | None:
+    """What the adapter of a decoder, told with its time limit, does wrong."""
+    name, seconds = named
+    return None if name in SHIPPED else selftest(maker(name, seconds))
+
+
+def check_adapter(name: str, complaint: str | None) -> None:
     """That what lies between us and a decoder of somebody else's does its work.
 
     Raises UsageError: its fault is not to be told as the decoder's.
     """
-    complaint = None if name in SHIPPED else selftest(make)
     if complaint is not None:
         raise UsageError(f"--decoder {name}: the adapter fails its self-test: {complaint}")
 
