@@ -299,6 +299,7 @@ LAWS = (
         id="decoder.prefix-causality",
         statement="Later ids change no bit of earlier logits, and neither does leaving them away.",
         source="numerics.md section 12",
+        needs=("row-bits",),
         levels=("forward",),
         faults=("mask-off-by-one",),
         cases=full_cases,
@@ -309,6 +310,7 @@ LAWS = (
         statement="A row has the same logits alone, in a batch, and with the rows in another "
         "order, bit for bit.",
         source="numerics.md section 1",
+        needs=("row-bits",),
         levels=("forward",),
         faults=("softmax-maximum-of-batch",),
         cases=full_cases,
@@ -319,7 +321,7 @@ LAWS = (
         statement="A padded row has the logits, and alone in the loss the mean and all gradients, "
         "of the same row without padding, bit for bit.",
         source="inputs.md sections 7 and 9",
-        needs=("padded",),
+        needs=("padded", "row-bits"),
         levels=(*VALUES, "padded"),
         faults=("mean-over-all-cells", "positions-count-padding"),
         cases=padded_cases,
@@ -330,7 +332,7 @@ LAWS = (
         statement="A packed segment has the logits, and alone in the loss the mean and all "
         "gradients, of the same segment as a row of its own, bit for bit.",
         source="inputs.md sections 8 and 9",
-        needs=("packed",),
+        needs=("packed", "row-bits"),
         levels=(*VALUES, *LAYOUTS),
         faults=("packed-segments-leak", "packed-positions-run-on"),
         cases=packed_cases,
