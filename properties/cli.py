@@ -24,6 +24,18 @@ COMMANDS = {
         "tell which conventions a decoder follows",
     ),
     "replay": ("logitproof.properties.verify.replay", "try again the case that a law failed in"),
+    "export-requests": (
+        "logitproof.properties.adapters.export_command",
+        "write what the laws would ask a decoder that runs elsewhere",
+    ),
+    "judge": (
+        "logitproof.properties.adapters.judge_command",
+        "try the laws on the answers that came back",
+    ),
+    "adapter": (
+        "logitproof.properties.adapters.template_command",
+        "print a template to start from, or the protocol",
+    ),
     "laws": ("logitproof.properties.law_command", "list the laws, or explain one"),
     "faults": ("logitproof.properties.fault_command", "list planted faults, or see who sees them"),
     "golden": ("logitproof.golden.command", "check the golden set, or derive it anew"),

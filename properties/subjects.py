@@ -52,6 +52,7 @@ class CoreSubject(CoreComponents):
         "recomputation": True,
         "refusals": True,
         "taps": True,
+        "decode": True,
         **CoreComponents.component_capabilities,
     }
     conventions: Mapping[str, str] = {"functions": "correctly-rounded"}

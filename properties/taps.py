@@ -1,8 +1,10 @@
 """What lies between ids and logits, by name and in the order of the data flow.
 
-`embeddings`; per block `blocks.0.query`, `.key`, `.value` [B, H, T, d_h], the first two rotated,
+`embeddings`; per block, as `blocks.0.query`: `.attention_norm` [B, T, D], `.query_unrotated`,
+`.key_unrotated`, `.query`, `.key`, both rotated, `.value` [B, H, T, d_h], `.scores`,
 `.probabilities` [B, H, T, T] with 0 where nothing is read, `.mix` [B, H, T, d_h],
-`.attention_residual`, `.output` [B, T, D]; `hidden` [B, T, D]; `logits` [B, T, V].
+`.attention_residual`, `.ffn_norm` [B, T, D], `.gate`, `.up`, `.product` [B, T, F], `.output`
+[B, T, D]; `hidden` [B, T, D]; `logits` [B, T, V]. A decoder offers as many of them as it has.
 """
 
 from __future__ import annotations
@@ -17,11 +19,16 @@ from logitproof.core import NO_GRAD, Decoder, SequenceLayout, TextInputEncoder
 
 from .laws.protocol import Ids
 from .scalar import Layout, ScalarDecoder
+from .scalar.forward import Block, Head, scale, times
 
-__all__ = ["core_taps", "scalar_taps"]
+__all__ = ["STAGES", "core_taps", "scalar_taps"]
 
 Array = NDArray[np.float64]
 STEPS = ("query", "key", "value", "probabilities", "mix", "attention_residual", "output")
+STAGES = (
+    "attention_norm", "query_unrotated", "key_unrotated", "query", "key", "value", "scores",
+    "probabilities", "mix", "attention_residual", "ffn_norm", "gate", "up", "product", "output",
+)  # fmt: skip
 
 
 def core_taps(decoder: Decoder, ids: Ids, layout: SequenceLayout | None) -> dict[str, Array]:
@@ -52,20 +59,49 @@ def scalar_taps(decoder: ScalarDecoder, ids: Ids, layout: Layout | None) -> dict
             name: [[getattr(head, name) for head in block.heads] for block in blocks]
             for name in ("query", "key", "value")
         }
+        for name in ("query", "key"):
+            steps[f"{name}_unrotated"] = [_unrotated(decoder, block, name) for block in blocks]
+        steps["scores"] = [
+            [_square(_scores(decoder, head, row.cells.starts), row.cells.starts)
+             for head in row.blocks[layer].heads]
+            for row in rows
+        ]  # fmt: skip
         steps["probabilities"] = [
             [_square(head.probabilities, row.cells.starts) for head in row.blocks[layer].heads]
             for row in rows
         ]
+        steps["attention_norm"] = [block.norm.out for block in blocks]
+        steps["ffn_norm"] = [block.ffn_norm.out for block in blocks]
+        for name in ("gate", "up", "product"):
+            steps[name] = [getattr(block, name) for block in blocks]
         steps["mix"] = [
             [[cell[head.features] for cell in block.mixed] for head in block.heads]
             for block in blocks
         ]
         steps["attention_residual"] = [block.ffn_norm.x for block in blocks]
         steps["output"] = [block.out for block in blocks]
-        taps |= {f"blocks.{layer}.{name}": np.array(steps[name]) for name in STEPS}
+        taps |= {f"blocks.{layer}.{name}": np.array(steps[name]) for name in STAGES}
     taps["hidden"] = np.array([row.final.out for row in rows])
     taps["logits"] = np.array([row.logits for row in rows])
     return taps
+
+
+def _unrotated(decoder: ScalarDecoder, block: Block, name: str) -> Any:
+    """[H][T][d_h]: a projection of one row, before rotation."""
+    weight = decoder.weights[f"{block.prefix}.attention.{name}.weight"]
+    projected = times(decoder.arithmetic, block.norm.out, weight)
+    return [[cell[head.features] for cell in projected] for head in block.heads]
+
+
+def _scores(decoder: ScalarDecoder, head: Head, starts: Sequence[int]) -> list[list[Any]]:
+    """Per query the scaled scores of its keys, from its first one on."""
+    a = decoder.arithmetic
+    factor = scale(a, len(head.query[0]))
+    spans = zip(head.query, head.probabilities, starts, strict=True)
+    return [
+        [a.dot(query, key) * factor for key in head.key[start : start + len(read)]]
+        for query, read, start in spans
+    ]
 
 
 def _square(probabilities: list[list[Any]], starts: Sequence[int]) -> Array:

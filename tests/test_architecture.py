@@ -106,6 +106,8 @@ MAY_IMPORT = {
     "properties.portability": COMMAND,
     "properties.demos": COMMAND,
     "properties.verify": COMMAND,
+    "properties.adapters": COMMAND,
+    "properties.suite": {"pytest", *COMMAND},
     "golden.__init__": set[str](),
     "golden.figures": set[str](),
     "golden.finding": set[str](),
@@ -135,7 +137,7 @@ MAY_IMPORT = {
     "golden.check": {"golden"},
     "golden.regenerate": {"golden"},
     "golden.command": COMMAND,
-    "tests": {"pytest", *COMMAND},
+    "tests": {"pytest", "suite", *COMMAND},
 }
 LAZY = {("core.rounded", "mpmath"), ("core.exact", "mpmath")}  # undecided roundings are rare
 

@@ -24,6 +24,7 @@ from hypothesis import settings
 import logitproof
 from logitproof.properties import cli, profiles
 from logitproof.properties.demos.command import DEMOS
+from logitproof.suite.plugin import OPTIONS
 
 # What the table of public names promises, module by module.
 PUBLIC = {
@@ -48,6 +49,7 @@ PUBLIC = {
     "logitproof.properties.bounds": "",
 }
 ROOT = Path(__file__).parent.parent
+ELSEWHERE = {"properties/suite": "logitproof.suite"}  # a name for the command line of pytest
 FOLDERS = {"core": "logitproof.core", "properties": "logitproof.properties",
            "golden": "logitproof.golden"}  # fmt: skip
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -75,8 +77,9 @@ def package_folders() -> dict[str, str]:
     for folder, package in FOLDERS.items():
         for init in (ROOT / folder).rglob("__init__.py"):
             parts = init.parent.relative_to(ROOT / folder).parts
+            place = "/".join((folder, *parts))
             if parts != ("_root",):
-                found[".".join((package, *parts))] = "/".join((folder, *parts))
+                found[ELSEWHERE.get(place, ".".join((package, *parts)))] = place
     return found
 
 
@@ -249,8 +252,10 @@ def test_the_readme_names_every_command_and_demo(name: str) -> None:
 
 @pytest.mark.parametrize("option", sorted(set(re.findall(r"--[a-z][a-z-]+", README))))
 def test_an_option_of_the_readme_exists(option: str) -> None:
-    foreign = {"--group", "--hypothesis-profile", "--quiet"}  # of pip and pytest
-    assert option in foreign | options_of_commands()
+    # Of pip and pytest, of a decoder in an example, and of our plugin.
+    foreign = {"--group", "--hypothesis-profile", "--quiet", "--pyargs", "--flag"}
+    plugin = {f"--logitproof-{name}" for name in OPTIONS}
+    assert option in foreign | plugin | options_of_commands()
 
 
 def test_the_example_of_the_readme_runs() -> None:

@@ -1,5 +1,6 @@
 """Relations that must hold over any implementation."""
 
+from .cached import LAWS as CACHED
 from .components import Components
 from .counts import LAWS as COUNTS
 from .decoder import LAWS as DECODER
@@ -36,6 +37,7 @@ REGISTRY = registry(
     PUBLISHED,
     DECODER,
     TRUTH,
+    CACHED,
     SESSIONS,
     POISON,
     GATHER,

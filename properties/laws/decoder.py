@@ -8,6 +8,7 @@ from logitproof.properties.scalar import C_LIBRARY, EXACT, Layout, Result, Scala
 from .cases import Case, full_cases, mixed_cases, packed_cases, padded_cases, with_valid
 from .difference import Difference, doubles, first_difference, first_named_difference
 from .law import Law
+from .levels import LAYOUTS, VALUES, claimed
 from .protocol import Capable, DecoderUnderTest, Ids
 
 __all__ = ["LAWS"]
@@ -31,16 +32,41 @@ def _scalar_run(implementation: DecoderUnderTest, case: Case) -> Result:
 def _scalar_bits(implementation: DecoderUnderTest, case: Case) -> Difference | None:
     expected = _scalar_run(implementation, case)
     _load(implementation, case)
-    logits = implementation.logits(case.ids, case.layout)
-    difference = first_difference("logits", expected.logits, logits)
-    if difference is not None:
-        return difference
-    loss, gradients = implementation.loss_and_gradients(
-        case.ids, case.targets, case.layout, case.valid
-    )
-    return first_difference("mean loss", expected.loss, loss) or first_named_difference(
-        "gradient", expected.gradients, gradients
-    )
+
+    def compared() -> Iterator[Difference | None]:
+        if claimed(implementation, "forward"):
+            logits = implementation.logits(case.ids, case.layout)
+            yield first_difference("logits", expected.logits, logits)
+        if _asks_loss(implementation):
+            loss, gradients = implementation.loss_and_gradients(
+                case.ids, case.targets, case.layout, case.valid
+            )
+            yield from _same_loss(
+                implementation, "mean loss", expected.loss, loss,
+                "gradient", expected.gradients, gradients,
+            )  # fmt: skip
+
+    return _first(compared())
+
+
+def _asks_loss(implementation: DecoderUnderTest) -> bool:
+    return claimed(implementation, "loss") or claimed(implementation, "gradients")
+
+
+def _same_loss(
+    implementation: DecoderUnderTest,
+    what: str,
+    loss: Any,
+    actual_loss: Any,
+    whose: str,
+    gradients: Any,
+    actual_gradients: Any,
+) -> Iterator[Difference | None]:
+    """Loss and gradients, as far as they are claimed."""
+    if claimed(implementation, "loss"):
+        yield first_difference(what, loss, actual_loss)
+    if claimed(implementation, "gradients"):
+        yield first_named_difference(whose, gradients, actual_gradients)
 
 
 def _raw_sum(implementation: Capable, case: Case) -> Difference | None:
@@ -93,23 +119,29 @@ def _separate(implementation: DecoderUnderTest, case: Case) -> Difference | None
     """Each segment in the batch against the same segment as a batch of its own."""
     _load(implementation, case)
     assert case.layout is not None
-    together = doubles(implementation.logits(case.ids, case.layout))
+    forward = claimed(implementation, "forward")
+    together = doubles(implementation.logits(case.ids, case.layout)) if forward else None
     B, T = case.layout.shape
 
     def one(b: int, first: int, size: int) -> Iterator[Difference | None]:
         cells = slice(first, first + size)
         ids, targets = [list(case.ids[b][cells])], [list(case.targets[b][cells])]
         where = f"row {b}, cells {first} to {first + size - 1}"
-        logits = doubles(implementation.logits(ids))[0]
-        yield first_difference(f"logits of {where}", logits, together[b, cells])
+        if together is not None:
+            logits = doubles(implementation.logits(ids))[0]
+            yield first_difference(f"logits of {where}", logits, together[b, cells])
+        if not _asks_loss(implementation):
+            return
         valid = [[r == b and first <= t < first + size for t in range(T)] for r in range(B)]
         masked = with_valid(case, valid)
         loss, gradients = implementation.loss_and_gradients(ids, targets)
         loss_among, among = implementation.loss_and_gradients(
             masked.ids, masked.targets, masked.layout, masked.valid
         )
-        yield first_difference(f"mean loss of {where}", loss, loss_among)
-        yield first_named_difference(f"for {where} alone in the loss, gradient", gradients, among)
+        yield from _same_loss(
+            implementation, f"mean loss of {where}", loss, loss_among,
+            f"for {where} alone in the loss, gradient", gradients, among,
+        )  # fmt: skip
 
     return _first(d for segment in _segments(case) for d in one(*segment))
 
@@ -219,6 +251,7 @@ LAWS = (
         "is written from the specification alone.",
         source="numerics.md, numerics_vjp.md",
         needs=("specified-bits",),
+        levels=(*VALUES, *LAYOUTS),
         faults=(
             "contraction-by-blas",
             "contraction-descending",
@@ -266,6 +299,8 @@ LAWS = (
         id="decoder.prefix-causality",
         statement="Later ids change no bit of earlier logits, and neither does leaving them away.",
         source="numerics.md section 12",
+        needs=("row-bits",),
+        levels=("forward",),
         faults=("mask-off-by-one",),
         cases=full_cases,
         check=_prefix_causality,
@@ -275,6 +310,8 @@ LAWS = (
         statement="A row has the same logits alone, in a batch, and with the rows in another "
         "order, bit for bit.",
         source="numerics.md section 1",
+        needs=("row-bits",),
+        levels=("forward",),
         faults=("softmax-maximum-of-batch",),
         cases=full_cases,
         check=_row_independence,
@@ -284,6 +321,8 @@ LAWS = (
         statement="A padded row has the logits, and alone in the loss the mean and all gradients, "
         "of the same row without padding, bit for bit.",
         source="inputs.md sections 7 and 9",
+        needs=("padded", "row-bits"),
+        levels=(*VALUES, "padded"),
         faults=("mean-over-all-cells", "positions-count-padding"),
         cases=padded_cases,
         check=_separate,
@@ -293,6 +332,8 @@ LAWS = (
         statement="A packed segment has the logits, and alone in the loss the mean and all "
         "gradients, of the same segment as a row of its own, bit for bit.",
         source="inputs.md sections 8 and 9",
+        needs=("packed", "row-bits"),
+        levels=(*VALUES, *LAYOUTS),
         faults=("packed-segments-leak", "packed-positions-run-on"),
         cases=packed_cases,
         check=_separate,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .difference import Difference
+from .levels import VALUES, claimed, layout_levels
 from .protocol import DecoderUnderTest
 from .ulps import Counts
 
@@ -52,6 +53,7 @@ class Law:
     """One relation over any implementation.
 
     needs:  capabilities without which the law says nothing about an implementation
+    levels: those that the law judges, as far as an implementation claims them
     faults: ids of planted wrong implementations that must break it
     cases:  as many drawn cases as asked for, or all published ones
     check:  the first difference that an implementation shows in one case, or None; a finding
@@ -66,17 +68,27 @@ class Law:
     check: Callable[[Any, Any], Difference | Finding | None]
     faults: tuple[str, ...]
     needs: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
     grants: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def missing(self, implementation: DecoderUnderTest) -> tuple[str, ...]:
-        """The needs that an implementation does not declare."""
-        return tuple(n for n in self.needs if not implementation.capabilities.get(n, False))
+        """The needs that an implementation does not declare, or none of the levels judged."""
+        missing = tuple(n for n in self.needs if not claimed(implementation, n))
+        values = tuple(n for n in self.levels if n in VALUES)
+        if missing or not values or any(claimed(implementation, n) for n in values):
+            return missing
+        return values
+
+    def concerns(self, implementation: DecoderUnderTest, case: Any) -> bool:
+        """Whether an implementation claims to read batches laid out like this one."""
+        return all(claimed(implementation, name) for name in layout_levels(case))
 
     def steps(
         self, implementation: DecoderUnderTest, examples: int = EXAMPLES
     ) -> Iterator[Outcome]:
         """The outcome after each case, up to the first that fails."""
-        for passed, case in enumerate(self.cases(examples)):
+        concerned = (c for c in self.cases(examples) if self.concerns(implementation, c))
+        for passed, case in enumerate(concerned):
             finding = None
             try:
                 difference = self.check(implementation, case)

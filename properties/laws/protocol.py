@@ -21,6 +21,10 @@ class DecoderUnderTest(Protocol):
     text, `valid` of None is every active cell. Inactive cells hold -1. What `Capable` adds is
     asked for only where `capabilities` says so.
 
+    Which of `laws.levels.LEVELS` it claims is among the capabilities: cached decoding where that
+    is True; the others, and that a row has the same bits whatever stands beside it, `row-bits`,
+    unless they are declared False.
+
     capabilities: name -> True for what it can do
     conventions:  name -> how it does what decoders do differently
     """
@@ -78,6 +82,12 @@ class Capable(DecoderUnderTest, Protocol):
 
     def taps(self, ids: Ids, layout: Layout | None = None) -> Arrays:
         """`taps`: what lies between ids and logits, named as in `properties.taps`."""
+
+    def session(self) -> Any:
+        """`decode`: cached decoding of the loaded decoder, one text: `prefill(ids)`, then
+        `extend(ids)` and `decode(id)`, each giving the newest position's `logits` [V] and
+        `position`.
+        """
 
     def snapshot(self) -> Mapping[str, bytes]:
         """`refusals`: everything that a call could change, by name."""

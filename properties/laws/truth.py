@@ -17,11 +17,12 @@ from logitproof.properties.truth import BINARY64, DECLARED_CLASS, Answer, Format
 from .cases import PAD
 from .difference import Difference, Values, doubles
 from .law import Finding, Law
+from .levels import LAYOUTS
 from .protocol import DecoderUnderTest
 from .regimes import TruthCase, truth_cases
 from .ulps import Counts, added, ulp_counts
 
-__all__ = ["DECIDABLE", "LAWS"]
+__all__ = ["CLASS", "DECIDABLE", "DECLARED_CLASS", "LAWS", "Compared", "judged", "largest"]
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -120,7 +121,11 @@ def _refused(implementation: DecoderUnderTest, case: TruthCase, ask: Any) -> Fin
     return undecided
 
 
-def _judged(implementation: DecoderUnderTest, case: TruthCase, ask: Any) -> Finding:
+def judged(implementation: DecoderUnderTest, case: TruthCase, ask: Any) -> Finding:
+    """What a decoder loaded with the case answers, beside the truth.
+
+    ask: gives everything asked for as `Compared`
+    """
     implementation.load(case.config, case.weights)
     overflows = case.truth.overflows
     return _refused(implementation, case, ask) if overflows else finding(case, ask())
@@ -133,18 +138,18 @@ def _logits(implementation: DecoderUnderTest, case: TruthCase) -> Finding:
         if actual.shape == answer.shape:  # nothing is asked of cells that are not active
             active = np.array(case.ids)[..., None] != PAD
             actual = np.where(active, actual, answer.doubles[0])
-        yield Compared("logits", answer, actual, _largest(answer))
+        yield Compared("logits", answer, actual, largest(answer))
 
-    return _judged(implementation, case, ask)
+    return judged(implementation, case, ask)
 
 
 def _loss(implementation: DecoderUnderTest, case: TruthCase) -> Finding:
     def ask() -> Iterator[Compared]:
         loss, _ = implementation.loss_and_gradients(case.ids, case.targets, case.layout, case.valid)
         answer = case.truth.loss
-        yield Compared("mean loss", answer, loss, max(_largest(answer), NATS))
+        yield Compared("mean loss", answer, loss, max(largest(answer), NATS))
 
-    return _judged(implementation, case, ask)
+    return judged(implementation, case, ask)
 
 
 def _gradients(implementation: DecoderUnderTest, case: TruthCase) -> Finding:
@@ -152,14 +157,15 @@ def _gradients(implementation: DecoderUnderTest, case: TruthCase) -> Finding:
         _, gradients = implementation.loss_and_gradients(
             case.ids, case.targets, case.layout, case.valid
         )
-        scale = max(case.truth.reach, *map(_largest, case.truth.gradients.values()))
+        scale = max(case.truth.reach, *map(largest, case.truth.gradients.values()))
         for name, answer in case.truth.gradients.items():
             yield Compared(f"gradient of {name}", answer, gradients[name], scale)
 
-    return _judged(implementation, case, ask)
+    return judged(implementation, case, ask)
 
 
-def _largest(answer: Answer) -> float:
+def largest(answer: Answer) -> float:
+    """The scale on which entries of an answer are decided."""
     return float(np.abs(answer.doubles[0]).max(initial=0.0))
 
 
@@ -171,6 +177,7 @@ LAWS = (
         statement="Every logit lies as near to its true value as rounding must leave it, in every "
         "regime; what overflows is refused.",
         source=CLASS,
+        levels=("forward", *LAYOUTS),
         faults=(
             "epsilon-added-to-sum",
             "squares-in-single-precision",
@@ -212,6 +219,7 @@ LAWS = (
         id="truth.loss",
         statement="The mean loss lies as near to its true value as rounding must leave it.",
         source=CLASS,
+        levels=("loss", *LAYOUTS),
         faults=(
             "mean-over-all-cells",
             "mean-of-row-means",
@@ -226,6 +234,7 @@ LAWS = (
         statement="Every gradient entry lies as near to the true slope of the loss as rounding "
         "must leave it.",
         source=CLASS,
+        levels=("gradients", *LAYOUTS),
         faults=(
             "norm-root-held-fixed",
             "softmax-slope-without-mean",

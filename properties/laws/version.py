@@ -14,7 +14,7 @@ VERSION = 3
 PINNED = {
     1: "bfd83fb1b249a01a3316c0014d48336ec66db9a70de515944d6b53b3f3fd45fc",
     2: "35ce581a63cbfc5ba0e309bfbd23b8bc2f1f9ea0c0ae414afc6809acff2d733c",
-    3: "316d6e35d06e4c1c116902710eeeaa2062a7e4f304cd2b943665abdedaa6e106",
+    3: "5e7c4816077bff332595946de6ebc5b7be4a14f3bb92d1b8deb2c64b59ef27a3",
 }
 
 

@@ -9,11 +9,12 @@ from html import escape
 from logitproof.properties.laws.ulps import EDGES, Counts
 
 from .matrix import Cell, KillMatrix
-from .report import FAILS, HOLDS, NOT_APPLICABLE, UNDECIDED, Verdict
+from .report import FAILS, HOLDS, KNOWN, NOT_APPLICABLE, UNDECIDED, UNEXPECTED, Verdict
 
 __all__ = ["CLASSES", "heat_map", "histogram", "ratio_bar", "strip", "ulp_histogram"]
 
-CLASSES = {HOLDS: "ok", FAILS: "bad", UNDECIDED: "open", NOT_APPLICABLE: "none"}
+CLASSES = {HOLDS: "ok", FAILS: "bad", UNDECIDED: "open", NOT_APPLICABLE: "none", KNOWN: "open",
+           UNEXPECTED: "bad"}  # fmt: skip
 
 SQUARE, GAP, IN_ROW = 16, 3, 14  # of a strip
 LOWEST, PER_DECADE = -4, 2  # histogram: bins from 10^-4, two each decade, then one from 1 on

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logitproof.golden.figures import figures
 from logitproof.properties.laws.cases import Case
-from logitproof.properties.laws.published import DRAWN, config_of, weights_of
-from logitproof.properties.scalar import C_LIBRARY, EXACT, Layout
+from logitproof.properties.scalar import C_LIBRARY, EXACT
 from logitproof.properties.subjects import ScalarSubject
 
+from .batch import given
 from .shrinking import Failure
 from .subject import Make
 
@@ -31,8 +30,20 @@ AXES = {
     "mix": ("row", "head", "position", "feature"),
     "logits": ("row", "position", "token"),
 }
+AXES |= {
+    name: AXES[name.removesuffix("_unrotated")] for name in ("query_unrotated", "key_unrotated")
+}
+AXES["scores"] = AXES["probabilities"]
 OTHER_AXES = ("row", "position", "feature")
 STAGES = {
+    "attention_norm": "norm before attention",
+    "query_unrotated": "attention query, as projected",
+    "key_unrotated": "attention key, as projected",
+    "scores": "attention scores",
+    "ffn_norm": "norm before feed-forward",
+    "gate": "feed-forward gate",
+    "up": "feed-forward up",
+    "product": "feed-forward product",
     "query": "attention query, rotated",
     "key": "attention key, rotated",
     "value": "attention value",
@@ -45,9 +56,23 @@ STAGES = {
 
 
 def place(make: Make, case: Any, failed: Failure) -> str | None:
-    """Where the forward first goes astray in this case, or else where the law saw it."""
+    """Where the forward first goes astray in this case, or else where the law saw it.
+
+    Of a decoder without taps, how small the case was made in place of the first.
+    """
     first = divergence(make, case)
-    return failed.place if first is None else first
+    if first is not None or not isinstance(case, Case) or make().capabilities.get("taps", False):
+        return failed.place if first is None else first
+    sizes = case.config
+    told = (
+        f"no taps to tell the stage; what fails has {_many(sizes.layers, 'layer')},"
+        f" {_many(sizes.heads, 'head')}, {_many(len(case.ids[0]), 'token')} a row"
+    )
+    return told if failed.place is None else f"{failed.place}; {told}"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def divergence(make: Make, case: Any) -> str | None:
@@ -56,11 +81,11 @@ def divergence(make: Make, case: Any) -> str | None:
     None for a case without a batch, a decoder without taps, a forward that is refused, and one
     that leaves nowhere: what fails then is no forward value of this batch.
     """
-    given = _given(case)
+    batch = given(case)
     subject: Any = make()
-    if given is None or not subject.capabilities.get("taps", False):
+    if batch is None or not subject.capabilities.get("taps", False):
         return None
-    config, weights, ids, layout = given
+    config, weights, ids, layout = batch
     c_library = subject.conventions["functions"] == "c-library"
     truth = ScalarSubject(C_LIBRARY if c_library else EXACT)
     try:
@@ -72,19 +97,14 @@ def divergence(make: Make, case: Any) -> str | None:
     exact = subject.capabilities.get("specified-bits", False)
     lengths = np.array(layout.lengths) if layout else np.full(len(ids), len(ids[0]))
     for name, values in expected.items():
-        if name not in actual or np.shape(actual[name]) != values.shape:
-            return f"{_stage(name)}: missing, or of another shape"
+        if name not in actual:
+            continue
+        if np.shape(actual[name]) != values.shape:
+            shapes = f"{list(np.shape(actual[name]))}, not {list(values.shape)}"
+            return f"{_stage(name)}: of shape {shapes}"
         at = _first(values, np.asarray(actual[name], dtype=np.float64), lengths, exact=exact)
         if at is not None:
             return ", ".join([_stage(name), *_indices(name, at)])
-    return None
-
-
-def _given(case: Any) -> tuple[Any, Any, Any, Layout | None] | None:
-    if isinstance(case, Case):
-        return case.config, case.weights, case.ids, case.layout
-    if isinstance(case, DRAWN):
-        return config_of(figures().configs[case.config]), weights_of(case), case.ids, None
     return None
 
 

@@ -14,9 +14,11 @@ from .matrix import KillMatrix
 from .report import (
     FAILS,
     HOLDS,
+    KNOWN,
     LABELS,
     NOT_APPLICABLE,
     UNDECIDED,
+    UNEXPECTED,
     Report,
     Verdict,
     conclusion,
@@ -28,7 +30,7 @@ __all__ = ["page"]
 
 ALARM = ' class="alarm"'
 UNFOLDED = 3  # families of which the first failure is told in full at once
-SIGNS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "?", NOT_APPLICABLE: "–"}
+SIGNS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "?", NOT_APPLICABLE: "–", KNOWN: "≈", UNEXPECTED: "!"}
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2128; --soft: #5b6570; --line: #d9dee4;

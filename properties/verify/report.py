@@ -16,8 +16,10 @@ from .environment import Environment
 __all__ = [
     "FAILS",
     "HOLDS",
+    "KNOWN",
     "NOT_APPLICABLE",
     "UNDECIDED",
+    "UNEXPECTED",
     "Report",
     "Verdict",
     "again",
@@ -29,8 +31,10 @@ __all__ = [
 
 FORMAT = "logitproof-verify-v3"
 HOLDS, FAILS, UNDECIDED, NOT_APPLICABLE = "holds", "FAILS", "undecided", "not applicable"
-SHORT = {NOT_APPLICABLE: "n/a"}  # where a column is narrow
-COLOURS = {HOLDS: "32", FAILS: "1;31", UNDECIDED: "1;33", NOT_APPLICABLE: "33"}
+KNOWN, UNEXPECTED = "known failure", "unexpected pass"
+SHORT = {NOT_APPLICABLE: "n/a", KNOWN: "known", UNEXPECTED: "PASSES"}  # where a column is narrow
+COLOURS = {HOLDS: "32", FAILS: "1;31", UNDECIDED: "1;33", NOT_APPLICABLE: "33",
+           KNOWN: "33", UNEXPECTED: "1;31"}  # fmt: skip
 DIM = "2"
 HUNDREDS = 100.0  # from here on only how many digits a ratio has is told
 IN_FULL = 3  # failures told part by part on a screen; of the others what was found, and how again
@@ -48,6 +52,7 @@ class Verdict:
     grants: the declared class of programs that the bound covers, part by part
     place:  the first place that differs, as far as it is known
     replay: the file that holds the failing case
+    known:  why it was expected to fail, where that was told
     """
 
     id: str
@@ -68,6 +73,7 @@ class Verdict:
     away: Counts = ()
     grants: Mapping[str, str] = field(default_factory=dict)
     replay: str | None = None
+    known: str | None = None
 
     @property
     def worst(self) -> float | None:
@@ -82,7 +88,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Everything that one run found."""
+    """Everything that one run found; `levels` says what became of each level."""
 
     subject: str
     profile: str
@@ -90,6 +96,7 @@ class Report:
     environment: Environment
     verdicts: tuple[Verdict, ...]
     seconds: float
+    levels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def applicable(self) -> tuple[Verdict, ...]:
@@ -98,8 +105,18 @@ class Report:
 
     @property
     def failed(self) -> tuple[Verdict, ...]:
-        """The laws that do not hold."""
+        """The laws that do not hold, those expected not to left aside."""
         return tuple(v for v in self.verdicts if v.verdict == FAILS)
+
+    @property
+    def known(self) -> tuple[Verdict, ...]:
+        """The laws that do not hold, as expected."""
+        return tuple(v for v in self.verdicts if v.verdict == KNOWN)
+
+    @property
+    def unexpected(self) -> tuple[Verdict, ...]:
+        """The laws that hold although they are listed as failing."""
+        return tuple(v for v in self.verdicts if v.verdict == UNEXPECTED)
 
     @property
     def undecided(self) -> tuple[Verdict, ...]:
@@ -108,8 +125,9 @@ class Report:
 
     @property
     def holds(self) -> bool:
-        """True when every law tried holds, and one was tried."""
-        return bool(self.applicable) and not self.failed and not self.undecided
+        """True when every law tried holds or fails as expected, and one was tried."""
+        wrong = self.failed or self.undecided or self.unexpected
+        return bool(self.applicable) and not wrong
 
     @property
     def title(self) -> str:
@@ -128,6 +146,7 @@ class Report:
             "environment": asdict(self.environment),
             "ulp_edges": list(EDGES),
             "laws": laws,
+            "levels": dict(self.levels),
             "holds": self.holds,
             "seconds": self.seconds,
         }
@@ -146,10 +165,11 @@ def failure_facts(report: Report, verdict: Verdict) -> dict[str, str]:
     """What there is to know about a law that fails, part by part."""
     parts = {
         "law": f"{verdict.statement} ({verdict.source})",
+        "known": verdict.known,
         "place": verdict.place,
         "found": verdict.difference,
         "input": verdict.case,
-        "passed": f"{verdict.cases} cases before this one",
+        "passed": f"{verdict.cases} cases before this one" if verdict.case else None,
         "covers": ". ".join(_parts(verdict)),
         "again": again(report, verdict),
     }
@@ -177,14 +197,22 @@ def conclusion(report: Report) -> tuple[str, str]:
     tried = len(report.applicable)
     skipped = len(report.verdicts) - tried
     rest = f"; {skipped} not applicable" if skipped else ""
+    known = len(report.known)
+    rest = (f"; {known} known to fail" if known else "") + rest
     if not tried:
         return "No law is applicable: nothing was tried.", UNDECIDED
     if report.failed:
         word = "FAILS" if len(report.failed) == 1 else "FAIL"
         rest = (f"; {len(report.undecided)} undecided" if report.undecided else "") + rest
         return f"{len(report.failed)} of {_laws(tried)} {word}{rest}.", FAILS
+    if report.unexpected:
+        count = len(report.unexpected)
+        return f"{count} of {_laws(tried)} listed as failing but not{rest}.", UNEXPECTED
     if report.undecided:
         return f"{len(report.undecided)} of {_laws(tried)} undecided{rest}.", UNDECIDED
+    tried -= known
+    if not tried:
+        return f"No law holds that was tried{rest}.", KNOWN
     word = "The one law tried holds" if tried == 1 else f"All {tried} laws hold"
     return f"{word}{rest}.", HOLDS
 
@@ -198,9 +226,11 @@ def lines(report: Report, *, width: int, colour: bool) -> Iterator[str]:
     yield ""
     yield from _table(report, width, colour=colour)
     told: set[str] = set()
-    for number, verdict in enumerate(report.failed):
+    shown = (*report.failed, *report.unexpected, *report.known)
+    for number, verdict in enumerate(shown):
         yield ""
-        yield _painted(f"{verdict.id} {FAILS}", COLOURS[FAILS], colour=colour)
+        word = verdict.verdict
+        yield _painted(f"{verdict.id} {word}", COLOURS[word], colour=colour)
         for name, text in failure_facts(report, verdict).items():
             if name == "again":
                 yield f"  {name:<8}{text}"  # whole, to be copied
@@ -210,6 +240,10 @@ def lines(report: Report, *, width: int, colour: bool) -> Iterator[str]:
             elif number < IN_FULL or name == "found":
                 yield from _hanging(f"  {name:<8}", text, width)
     yield ""
+    if report.levels:
+        levels = ", ".join(f"{name} {word}" for name, word in report.levels.items())
+        yield from _hanging("levels: ", f"{levels}.", width)
+        yield ""
     yield from textwrap.wrap(legend(report), width)
     yield ""
     if len(report.failed) > 1:

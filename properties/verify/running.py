@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeAlias
 
 from logitproof.properties import laws
-from logitproof.properties.cli import HarnessError
 from logitproof.properties.laws import Law
 from logitproof.properties.laws.ulps import Counts, added
 
+from .campaign import campaign
 from .census import cells
 from .divergence import place
 from .environment import check_subnormals
+from .jobs import processes
 from .reseeding import reseeded
 from .shrinking import Failure, failure, finding, shrunk
-from .subject import Make, maker
+from .subject import SECONDS, Make, maker
 
-__all__ = ["Part", "Plan", "Progress", "tried"]
+__all__ = ["Part", "Plan", "Progress", "Task", "part_of_worker", "tried"]
 
 Progress: TypeAlias = Callable[[str], None]
 
@@ -34,12 +32,21 @@ LEAST_CHUNK, MOST_CHUNKS = 25, 16  # cases; the same cuts however many processes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to be tried: which decoder, how many drawn cases, from which seed."""
+    """What is to be tried: which decoder, how many drawn cases, from which seed; and where.
+
+    jobs:      processes of this machine
+    scheduler: the address of a Dask scheduler whose workers do it in their place
+    seconds:   that one answer may take
+    shrinks:   whether a failing case can be made smaller, which takes new questions
+    """
 
     decoder: str
     examples: int
     seed: int | None = None
     jobs: int = 1
+    scheduler: str | None = None
+    seconds: float = SECONDS
+    shrinks: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +107,7 @@ def tried(
             part = _whole(tasks.get(id_, []), part_of, label, progress)
             if part.failure is not None:
                 progress(f"{label}: looking for a smaller case")
-                part = _smaller(law, make, part)
+                part = _smaller(law, make, part, shrinks=plan.shrinks)
             yield law, missing[id_], part
     progress("")
 
@@ -129,26 +136,20 @@ def _parts(
     plan: Plan, chosen: Mapping[str, Law], make: Make, tasks: Mapping[str, Sequence[Task]]
 ) -> Iterator[Callable[[Task], Part]]:
     """Task -> its part: computed when asked for, or ahead by processes."""
-    if plan.jobs == 1:
+    if plan.scheduler is not None:
+        with campaign(plan.scheduler, list(chain(*tasks.values())), part_of_worker) as part_of:
+            yield part_of
+    elif plan.jobs > 1:
+        with processes(plan.jobs, list(chain(*tasks.values())), part_of_worker) as part_of:
+            yield part_of
+    else:
         yield lambda task: _part(task, chosen[task.law], make)
-        return
-    spawn = multiprocessing.get_context("spawn")  # a fork would copy whatever this process holds
-    pool = ProcessPoolExecutor(plan.jobs, mp_context=spawn)
-    try:
-        futures = {
-            (id_, task.first): pool.submit(_part_of_worker, task)
-            for id_, some in tasks.items()
-            for task in some
-        }
-        yield lambda task: futures[task.law, task.first].result()
-    except BrokenProcessPool as error:
-        raise HarnessError(f"a worker process died: {error}") from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _part_of_worker(task: Task) -> Part:
-    return _part(task, laws.REGISTRY[task.law], maker(task.plan.decoder))
+def part_of_worker(task: Task) -> Part:
+    """What came of one task, anywhere: it says itself what is to be done."""
+    plan = task.plan
+    return _part(task, laws.REGISTRY[task.law], maker(plan.decoder, plan.seconds))
 
 
 def _part(task: Task, law: Law, make: Make) -> Part:
@@ -161,6 +162,8 @@ def _part(task: Task, law: Law, make: Make) -> Part:
     for case in islice(law.cases(task.plan.examples), task.first, task.first + task.count):
         if task.plan.seed is not None:
             case = reseeded(case, task.plan.seed)
+        if not law.concerns(implementation, case):
+            continue
         found, failed = finding(law, implementation, case)
         part = replace(
             part,
@@ -179,9 +182,9 @@ def _part(task: Task, law: Law, make: Make) -> Part:
     return replace(part, ratios=tuple(ratios), regimes=dict(regimes), seconds=seconds)
 
 
-def _smaller(law: Law, make: Make, part: Part) -> Part:
+def _smaller(law: Law, make: Make, part: Part, *, shrinks: bool) -> Part:
     """The failing case as small as it gets; as it was, where it fails only now and then."""
-    case = shrunk(law, make, part.case)
+    case = shrunk(law, make, part.case) if shrinks else part.case
     again = failure(law, make, case)
     check_subnormals(f"after {law.id}")
     if again is None:

@@ -1,4 +1,4 @@
-"""The decoder under test by its name: one of ours, or `package.module:factory`."""
+"""The decoder under test by its name: ours, `package.module:factory`, a program, or answers."""
 
 from __future__ import annotations
 
@@ -6,30 +6,34 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
+from logitproof.properties.adapters.hello import FUNCTIONS
+from logitproof.properties.adapters.making import messaged
+from logitproof.properties.adapters.selftest import selftest
+from logitproof.properties.adapters.timed import Timed
 from logitproof.properties.cli import UsageError
 from logitproof.properties.laws import DecoderUnderTest
 from logitproof.properties.subjects import CoreSubject, ScalarSubject
 
 from .environment import check_subnormals
 
-__all__ = ["SHIPPED", "Make", "maker"]
+__all__ = ["SECONDS", "SHIPPED", "Make", "adapter_complaint", "check_adapter", "maker"]
 
 Make: TypeAlias = Callable[[], DecoderUnderTest]
 
 SHIPPED: Mapping[str, Make] = {"core": CoreSubject, "scalar": ScalarSubject}
 METHODS = ("load", "logits", "loss_and_gradients")
-FUNCTIONS = ("correctly-rounded", "c-library")
+SECONDS = 60.0  # that one answer of somebody else's decoder may take
 
 
-def maker(name: str) -> Make:
+def maker(name: str, seconds: float = SECONDS) -> Make:
     """What makes a fresh decoder under test; one was made and looked at.
 
     Modules are found as Python finds them, and in the current folder.
     Raises UsageError where there is none, HarnessError where its import changed the arithmetic.
     """
-    make = SHIPPED.get(name) or _foreign(name)
+    make = SHIPPED.get(name) or messaged(name, seconds) or _foreign(name, seconds)
     try:
         subject: Any = make()
     except Exception as error:
@@ -39,11 +43,27 @@ def maker(name: str) -> Make:
     return make
 
 
-def _foreign(name: str) -> Make:
+def adapter_complaint(named: tuple[str, float]) -> str | None:
+    """What the adapter of a decoder, told with its time limit, does wrong."""
+    name, seconds = named
+    return None if name in SHIPPED else selftest(maker(name, seconds))
+
+
+def check_adapter(name: str, complaint: str | None) -> None:
+    """That what lies between us and a decoder of somebody else's does its work.
+
+    Raises UsageError: its fault is not to be told as the decoder's.
+    """
+    if complaint is not None:
+        raise UsageError(f"--decoder {name}: the adapter fails its self-test: {complaint}")
+
+
+def _foreign(name: str, seconds: float) -> Make:
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         known = ", ".join(SHIPPED)
-        raise UsageError(f"--decoder {name}: neither one of {known} nor module:factory")
+        forms = "module:factory, exec:COMMAND, offline:DIR"
+        raise UsageError(f"--decoder {name}: neither one of {known} nor {forms}")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -53,8 +73,7 @@ def _foreign(name: str) -> Make:
     check_subnormals(f"after {module} was imported")
     if not callable(factory):
         raise UsageError(f"--decoder {name}: {attribute} cannot be called")
-    make: Make = factory
-    return make
+    return lambda: cast("DecoderUnderTest", Timed(factory(), seconds))
 
 
 def _check(name: str, subject: Any) -> None:

@@ -1,0 +1,1 @@
+"""Decoders from elsewhere: a Python object, a program, or a file of answers."""

@@ -1,0 +1,1 @@
+"""The laws as a test suite for somebody else's decoder: `pytest --pyargs logitproof.suite`."""
