@@ -101,6 +101,8 @@ MAY_IMPORT = {
     "properties.portability": COMMAND,
     "properties.demos": COMMAND,
     "properties.verify": COMMAND,
+    "properties.peers": {"numpy", "torch", "autograd", "jax"},
+    "properties.bench": {*COMMAND, "matplotlib"},
     "golden.__init__": set[str](),
     "golden.figures": set[str](),
     "golden.load": set[str](),
