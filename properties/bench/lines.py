@@ -9,6 +9,7 @@ from .contenders import TASKS, WHO
 from .measuring import Measured
 from .prefixes import Curve, Memory
 from .scaling import TAIL, Growth
+from .shares import Shares
 
 __all__ = ["aligned", "report", "seconds"]
 
@@ -20,6 +21,7 @@ def report(measured: Measured) -> str:
         blocks.append(aligned(ratios.table(measured.timings)))
         blocks += [aligned(_costs(measured, size)) for size in measured.timings]
         blocks.append("\n".join(_absent(measured)))
+    blocks += [aligned(_made_of(one)) for one in measured.shares or ()]
     if measured.growths is not None:
         blocks.append(aligned(_scaling(measured.growths)))
     if measured.curve is not None:
@@ -45,10 +47,10 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 def seconds(figure: float) -> str:
     """Three digits and a unit."""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if figure >= scale:
-            break
-    return f"{figure / scale:.{max(0, 2 - len(str(int(figure / scale))) + 1)}f} {unit}"
+    units = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
+    unit, scale = next((pair for pair in units if figure >= pair[1]), units[-1])
+    whole_digits = len(str(int(figure / scale)))
+    return f"{figure / scale:.{max(0, 3 - whole_digits)}f} {unit}"
 
 
 def _costs(measured: Measured, size: str) -> list[list[str]]:
@@ -69,15 +71,21 @@ def _costs(measured: Measured, size: str) -> list[list[str]]:
     return rows
 
 
-def _absent(measured: Measured) -> Iterator[str]:
-    """Each reason once."""
-    told = set()
+def _made_of(one: Shares) -> list[list[str]]:
+    """The functions in which a call spends most, itself alone, the numpy that it calls included."""
+    rows = [[f"{one.who} {one.task} at {one.size}: where", "calls", "share of the time"]]
+    rows += [[place, f"{calls:g}", f"{share:.1%}"] for place, calls, share in one.functions]
+    return rows
+
+
+def _absent(measured: Measured) -> list[str]:
+    """Each contender's reason, with the tasks and sizes that it holds for."""
+    places: dict[tuple[str, str], list[str]] = {}
     for size, by_task in measured.missing.items():
-        for task, reasons in by_task.items():
-            for who, reason in reasons.items():
-                if (who, task, reason) not in told:
-                    told.add((who, task, reason))
-                    yield f"not timed: {who}, {task}, from {size} on: {reason}"
+        reasons = [(who, why, task) for task in by_task for who, why in by_task[task].items()]
+        for who, why, task in reasons:
+            places.setdefault((who, why), []).append(f"{task} at {size}")
+    return [f"not timed: {who}, {why}: {', '.join(at)}" for (who, why), at in places.items()]
 
 
 def _scaling(growths: Sequence[Growth]) -> list[list[str]]:

@@ -8,6 +8,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -47,7 +48,8 @@ def run_pinned(module: str, arguments: Sequence[str]) -> int:
 
 def facts() -> dict[str, str]:
     """What every figure of this process was measured with."""
-    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]  # type: ignore[index,call-overload]
+    built: Any = np.show_config(mode="dicts")
+    blas = built["Build Dependencies"]["blas"]
     return {
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "platform": f"{platform.system()} {platform.machine()}",

@@ -11,13 +11,14 @@ from .contenders import TASKS, WHO, contenders
 from .law_costs import LawCost
 from .prefixes import Curve, Memory, curve, memory
 from .scaling import Growth, growths
+from .shares import Shares, shares
 from .sizes import SIZES
 from .timing import Timing, interleaved
 
 __all__ = ["FORMAT", "PARTS", "Measured", "measure"]
 
 FORMAT = "logitproof-bench-v1"
-PARTS = ("ratios", "scaling", "prefixes", "memory")
+PARTS = ("ratios", "shares", "scaling", "prefixes", "memory")
 SLOW = {"laptop-like": ("ordered",)}  # minutes each
 NOT_ASKED = "takes minutes: asked for by --slow"
 SECONDS_OF_A_ROUND = 0.1
@@ -34,6 +35,7 @@ class Measured:
     machine: Mapping[str, str]
     timings: Mapping[str, Mapping[str, Mapping[str, Timing]]]
     missing: Mapping[str, Mapping[str, Mapping[str, str]]]
+    shares: tuple[Shares, ...] | None
     growths: tuple[Growth, ...] | None
     curve: Curve | None
     memory: Memory | None
@@ -61,6 +63,7 @@ class Measured:
                 }
                 for one in self.growths or ()
             ],
+            "shares": [asdict(one) for one in self.shares or ()],
             "prefixes": None if self.curve is None else asdict(self.curve),
             "memory": None if self.memory is None else asdict(self.memory),
             "laws": [[asdict(cost) for cost in report.values()] for report in self.laws],
@@ -91,8 +94,15 @@ def measure(
         machine=machine.facts(),
         timings=timings,
         missing=missing,
+        shares=_shares(names, slow=slow) if "shares" in parts else None,
         growths=tuple(growths(**coarse)) if "scaling" in parts else None,  # type: ignore[arg-type]
         curve=curve(**coarse) if "prefixes" in parts else None,  # type: ignore[arg-type]
         memory=memory() if "memory" in parts else None,
         laws=laws,
     )
+
+
+def _shares(names: Sequence[str], *, slow: bool) -> tuple[Shares, ...]:
+    """At every size but the ones that take minutes under a profiler."""
+    quick = [name for name in names if slow or name not in SLOW]
+    return tuple(one for name in quick for one in shares(name, SIZES[name]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,7 +47,7 @@ def _at(*, T: int = 64, D: int = 64, V: int = 512, L: int = 2) -> DecoderConfig:
 
 
 # Axis -> (points, the configuration at a point); B keeps the configuration.
-AXES = {
+AXES: Mapping[str, tuple[tuple[int, ...], Callable[[int], DecoderConfig]]] = {
     "T": ((64, 128, 256, 512), lambda n: _at(T=n)),
     "D": ((32, 64, 128, 256), lambda n: _at(D=n)),
     "V": ((512, 2048, 8192, 16384), lambda n: _at(V=n)),

@@ -70,9 +70,9 @@ def decoding(
             _logits(sizes, w, torch.from_numpy(prompt)[None], _turn(sizes, 0, prefix), prefilled)
     turn = _turn(sizes, prefix, prefix + 1)
 
-    @torch.no_grad()
-    def step(token: int) -> Any:
-        return _logits(sizes, w, torch.tensor([[token]]), turn, cached)[0, 0]
+    def step(token: int) -> object:
+        with torch.no_grad():
+            return _logits(sizes, w, torch.tensor([[token]]), turn, cached)[0, 0]
 
     return step
 
