@@ -76,9 +76,13 @@ def measure(
     *,
     rounds: int,
     slow: bool,
+    least: float = SECONDS_OF_A_ROUND,
     laws: tuple[Mapping[str, LawCost], ...] = (),
 ) -> Measured:
-    """The parts asked for, at these sizes where a part has sizes."""
+    """The parts asked for, at these sizes where a part has sizes.
+
+    least: seconds that the repetitions of one call take in a round, at the least
+    """
     timings: dict[str, dict[str, dict[str, Timing]]] = {}
     missing: dict[str, dict[str, dict[str, str]]] = {}
     for size in names if "ratios" in parts else ():
@@ -86,10 +90,10 @@ def measure(
         left_out = () if slow else SLOW.get(size, ())
         for task in TASKS:
             found = contenders(SIZES[size], task, [who for who in WHO if who not in left_out])
-            timings[size][task] = interleaved(found.calls, rounds=rounds, least=SECONDS_OF_A_ROUND)
+            timings[size][task] = interleaved(found.calls, rounds=rounds, least=least)
             missing[size][task] = {**found.missing, **dict.fromkeys(left_out, NOT_ASKED)}
             del found  # and with it the weights of every contender
-    coarse = {"rounds": min(rounds, COARSE_ROUNDS), "least": SECONDS_OF_A_ROUND / 2}
+    coarse = {"rounds": min(rounds, COARSE_ROUNDS), "least": least / 2}
     return Measured(
         machine=machine.facts(),
         timings=timings,
