@@ -168,7 +168,7 @@ def test_laws_are_shown_by_what_they_cost_now_beside_before() -> None:
 
 def test_the_costs_of_laws_come_from_a_report_of_verify(tmp_path: Path) -> None:
     report = tmp_path / "laws.json"
-    assert cli.main(["verify", "--law", "rotary.*", "--json", str(report)]) == 0
+    assert cli.main(["verify", "--law", "rotary.position-zero", "--json", str(report)]) == 0
     assert law_costs.read(report) != {}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cProfile
 import pstats
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,7 @@ def shares(name: str, config: DecoderConfig, who: Iterable[str] = KERNELS) -> li
 def made_of(call: Callable[[], object]) -> tuple[tuple[str, float, float], ...]:
     """The dearest functions of one call, measured over some calls after a first one."""
     call()
-    profile, calls = cProfile.Profile(), 0
+    profile, calls = cProfile.Profile(time.process_time), 0
     stats: dict[Any, Any] = {}
     total = 0.0
     while calls < MOST_CALLS and total < LEAST_SECONDS:
