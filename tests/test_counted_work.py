@@ -63,10 +63,10 @@ def test_a_token_does_so_much(kind: str) -> None:
     assert by_layers(lambda layers: of_a_token(with_layers(layers), 8)[kind]) == TOKEN[kind]
 
 
-@pytest.mark.parametrize("prefix", [2, 8, 15])
-def test_a_token_does_as_many_calls_behind_any_prefix(prefix: int) -> None:
+@pytest.mark.parametrize("prefix", [3, 8, 15])
+def test_a_token_does_as_many_calls_behind_any_longer_prefix(prefix: int) -> None:
     two = with_layers(2)
-    assert of_a_token(two, prefix) == of_a_token(two, 1)
+    assert of_a_token(two, prefix) == of_a_token(two, 2)
 
 
 def test_few_roundings_of_a_pass_or_a_token_take_many_digits() -> None:
