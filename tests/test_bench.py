@@ -1,11 +1,14 @@
 """The measurement itself: turns, ratios, fits, and a command that refuses before it measures."""
 
+import importlib
 import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +16,7 @@ import pytest
 from logitproof.properties import cli
 from logitproof.properties.bench import law_costs, lines, machine, prefixes
 from logitproof.properties.bench.command import add_arguments, arguments
-from logitproof.properties.bench.contenders import DECODE, TRAINING, contenders
+from logitproof.properties.bench.contenders import DECODE, TRAINING, WHO, contenders
 from logitproof.properties.bench.law_costs import LawCost
 from logitproof.properties.bench.measuring import measure
 from logitproof.properties.bench.prefixes import Curve
@@ -225,3 +228,21 @@ def test_the_command_measures_in_a_pinned_process_and_keeps_every_round(tmp_path
     assert "OPENBLAS_CORETYPE: not set" in done.stdout
     facts = json.loads((tmp_path / "facts.json").read_text())
     assert len(facts["timings"]["reference"][TRAINING]["ordered"]) == 1
+
+
+def test_a_picture_has_a_line_for_everyone_who_was_timed(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is in the dependency group `bench`")
+    pictures: Any = importlib.import_module("logitproof.properties.bench.pictures")
+    measured = measure([], [], rounds=1, slow=False)
+    timings = {
+        "bridge": {TRAINING: timed(ordered=2.0, torch=1.0)},
+        "mid": {TRAINING: timed(torch=3.0)},
+    }
+    pictures.draw(replace(measured, timings=timings), tmp_path / "ratios.svg")
+    text = (tmp_path / "ratios.svg").read_text()
+    assert [name for name in (*SIZES, *WHO) if name in text] == [
+        "bridge",
+        "mid",
+        "ordered",
+        "torch",
+    ]

@@ -50,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
     laws = tuple(map(read, args.laws or ()))
     if not machine.is_pinned():
         return machine.run_pinned("logitproof", ["bench", *arguments(args)])
-    parts, names = args.part or PARTS, args.size or list(SIZES)
+    parts = args.part or PARTS
+    names = [name for name in SIZES if name in (args.size or SIZES)]
     measured = measure(parts, names, rounds=args.rounds, slow=args.slow, laws=laws)
     deliver(report(measured), file=args.json, facts=json.dumps(measured.facts(), indent=1) + "\n")
     if args.picture is not None:

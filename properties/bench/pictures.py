@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,10 +44,7 @@ def draw(measured: Measured, path: Path) -> None:
 
 def _lines(axes: Any, points: Sequence[float], costs: Mapping[str, Sequence[float]]) -> None:
     for who, figures in costs.items():
-        axes.loglog(
-            points[: len(figures)], figures, marker="o", markersize=3.5, label=who,
-            color=COLOURS[who],
-        )  # fmt: skip
+        axes.loglog(points, figures, "o-", markersize=3.5, label=who, color=COLOURS[who])
     axes.grid(visible=True, which="major", linewidth=0.4)
     axes.set_ylabel("CPU seconds, one thread")
     axes.legend(fontsize="small")
@@ -56,7 +54,7 @@ def _sizes(axes: Any, measured: Measured) -> None:
     timed = {size: by_task[TRAINING] for size, by_task in measured.timings.items()}
     points = [parameter_count(SIZES[size]) for size in timed]
     costs = {
-        who: [by_who[who].seconds for by_who in timed.values() if who in by_who]
+        who: [by_who[who].seconds if who in by_who else math.nan for by_who in timed.values()]
         for who in WHO
         if any(who in by_who for by_who in timed.values())
     }
