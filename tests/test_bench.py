@@ -126,9 +126,9 @@ def test_a_pinned_process_runs_a_module_and_keeps_its_exit_code(tmp_path: Path) 
     (tmp_path / "seen.py").write_text(
         "import os, sys\nsys.exit(7 if os.environ['OMP_NUM_THREADS'] == '1' else 1)\n"
     )
-    given = {**os.environ, "OMP_NUM_THREADS": "9", "PYTHONPATH": str(tmp_path)}
+    given = {**os.environ, "OMP_NUM_THREADS": "9"}
     command = [sys.executable, "-m", "logitproof.properties.bench", "seen"]
-    assert subprocess.run(command, env=given, check=False).returncode == 7
+    assert subprocess.run(command, env=given, cwd=tmp_path, check=False).returncode == 7
 
 
 def test_a_contender_that_cannot_run_is_named_with_its_reason() -> None:
