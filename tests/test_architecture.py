@@ -108,6 +108,8 @@ MAY_IMPORT = {
     "properties.verify": COMMAND,
     "properties.adapters": COMMAND,
     "properties.suite": {"pytest", *COMMAND},
+    "properties.peers": {"numpy", "torch", "autograd", "jax"},
+    "properties.bench": {*COMMAND, "matplotlib"},
     "golden.__init__": set[str](),
     "golden.figures": set[str](),
     "golden.finding": set[str](),
