@@ -30,10 +30,13 @@ MAX_RANK = 32  # numpy's own limit is 64, and operations add axes
 
 def sealed(array: Any) -> Any:
     """The array as a view that nobody can write, or make writable, from now on."""
-    owner = array
-    while isinstance(owner.base, np.ndarray):
-        owner = owner.base
-    owner.flags.writeable = array.flags.writeable = False
+    owner = array.base
+    if owner is not None:
+        while isinstance(owner, np.ndarray):
+            above, owner = owner, owner.base
+            if not isinstance(owner, np.ndarray):
+                above.flags.writeable = False
+    array.flags.writeable = False
     return array.view()
 
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from .arrays import as_float64, as_values, first_non_finite, sealed
 from .errors import Code, NumericRefusal, ShapeRefusal, StateRefusal, check_equal
-from .floats import Array
+from .floats import Array, is_finite
 from .trace import TraceEdge, TraceNode
+from .vjp import quiet_pass
 
 if TYPE_CHECKING:
     from .tape import Parameter, Tensor
@@ -22,18 +23,21 @@ __all__ = ["ReversePass", "pull_back", "topology"]
 def topology(output: Tensor) -> list[Tensor]:
     """Depth-first post-order, parents in operand order, every node once."""
     order: list[Tensor] = []
-    seen = {id(output)}
-    stack = [(output, iter(output._parents))]
-    while stack:
-        node, parents = stack[-1]
-        for parent in parents:
-            if id(parent) not in seen:
-                seen.add(id(parent))
-                stack.append((parent, iter(parent._parents)))
-                break
-        else:
-            order.append(node)
-            stack.pop()
+    seen: set[int] = set()
+    waiting: list[Tensor | None] = [output]
+    open_nodes: list[Tensor] = []
+    while waiting:
+        node = waiting.pop()
+        if node is None:  # all above the newest open node are in order
+            order.append(open_nodes.pop())
+        elif id(node) not in seen:
+            seen.add(id(node))
+            if node._parents:
+                open_nodes.append(node)
+                waiting.append(None)
+                waiting.extend(node._parents[::-1])
+            else:
+                order.append(node)
     return order
 
 
@@ -58,6 +62,8 @@ class ReversePass:
         for node in reversed(self.topology):
             for operand, parent in enumerate(node._parents):
                 recorded = node._read_revisions[operand]
+                if recorded == parent._revision:
+                    continue
                 check_equal(
                     Code.STALE_OPERAND_VALUE,
                     node.op,
@@ -69,50 +75,53 @@ class ReversePass:
                 )
 
     def _walk(self) -> None:
-        for reverse_index, child in enumerate(reversed(self.topology)):
-            upstream = self.adjoints.get(id(child))
-            if upstream is None or not child._parents:
-                continue
-            for operand, contribution in enumerate(_contributions(child, upstream)):
-                parent = child._parents[operand]
-                self._check_contribution(contribution, child, parent, operand)
-                before = self.adjoints.get(id(parent)) if parent.tracked else None
-                if parent.tracked:
-                    self._deliver(contribution, parent)
-                if self._edges is not None:
-                    self._edges.append(
-                        TraceEdge(
-                            reverse_index=reverse_index,
-                            child=self._index[id(child)],
-                            parent=self._index[id(parent)],
-                            operand=operand,
-                            saved=_evidence(child, operand),
-                            upstream=_copied(upstream),
-                            contribution=_copied(contribution),
-                            parent_tracked=parent.tracked,
-                            adjoint_before=_before(before, parent),
-                            adjoint_after=(
-                                _copied(self.adjoints[id(parent)]) if parent.tracked else None
-                            ),
-                        )
-                    )
+        with quiet_pass():
+            for reverse_index, child in enumerate(reversed(self.topology)):
+                upstream = self.adjoints.get(id(child))
+                if upstream is not None and child._parents:
+                    self._visit(child, upstream, reverse_index)
 
-    def _check_contribution(
+    def _visit(self, child: Tensor, upstream: Array, reverse_index: int) -> None:
+        """Every contribution of one node, checked and delivered, operands ascending."""
+        adjoints, parents = self.adjoints, child._parents
+        for operand, contribution in enumerate(_contributions(child, upstream)):
+            parent = parents[operand]
+            if not is_finite(contribution):
+                self._refuse_contribution(contribution, child, parent, operand)
+            before = adjoints.get(id(parent)) if self._edges is not None else None
+            if parent.tracked:
+                self._deliver(contribution, parent)
+            if self._edges is not None:
+                self._edges.append(
+                    TraceEdge(
+                        reverse_index=reverse_index,
+                        child=self._index[id(child)],
+                        parent=self._index[id(parent)],
+                        operand=operand,
+                        saved=_evidence(child, operand),
+                        upstream=_copied(upstream),
+                        contribution=_copied(contribution),
+                        parent_tracked=parent.tracked,
+                        adjoint_before=_before(before, parent),
+                        adjoint_after=_copied(adjoints[id(parent)]) if parent.tracked else None,
+                    )
+                )
+
+    def _refuse_contribution(
         self, contribution: Array, child: Tensor, parent: Tensor, operand: int
     ) -> None:
-        bad = first_non_finite(contribution)
-        if bad is not None:
-            raise NumericRefusal(
-                code=Code.NON_FINITE_VJP,
-                what=child.op,
-                at=bad[0],
-                value=bad[1],
-                details={
-                    "child": self._index[id(child)],
-                    "parent": self._index[id(parent)],
-                    "operand": operand,
-                },
-            )
+        at, value = cast("tuple[int, float]", first_non_finite(contribution))
+        raise NumericRefusal(
+            code=Code.NON_FINITE_VJP,
+            what=child.op,
+            at=at,
+            value=value,
+            details={
+                "child": self._index[id(child)],
+                "parent": self._index[id(parent)],
+                "operand": operand,
+            },
+        )
 
     def _deliver(self, contribution: Array, parent: Tensor) -> None:
         """next = previous + contribution, with +0.0 before the first arrival."""
@@ -120,7 +129,7 @@ class ReversePass:
         if previous is None:
             self.adjoints[id(parent)] = np.asarray(contribution + 0.0)
             return
-        after = np.asarray(_plus(previous, contribution))
+        after = np.asarray(previous + contribution)
         bad = first_non_finite(after)
         if bad is not None:
             raise NumericRefusal(
@@ -222,11 +231,16 @@ def _contributions(child: Tensor, upstream: Array) -> list[Array]:
 
     Refuses: numeric/not-real, shape/contribution-mismatch
     """
-    what = f"{child.op} contribution"
-    contributions = [as_float64(np.asarray(part), what=what) for part in child._vjp(upstream)]
+    contributions = []
+    for part in child._vjp(upstream):
+        array = np.asarray(part)
+        if type(array) is not np.ndarray or array.dtype != np.float64:
+            array = as_float64(array, what=f"{child.op} contribution")
+        contributions.append(array)
     shapes = [part.shape for part in contributions]
-    wanted = [parent.shape for parent in child._parents]
-    check_equal(Code.CONTRIBUTION_MISMATCH, child.op, wanted, shapes)
+    wanted = [parent._value.shape for parent in child._parents]
+    if shapes != wanted:
+        check_equal(Code.CONTRIBUTION_MISMATCH, child.op, wanted, shapes)
     return contributions
 
 

@@ -47,6 +47,8 @@ __all__ = [
 
 def _evidence(operand: Array, shape: Shape) -> dict[str, object]:
     """What an unbroadcast rule saves: both shapes and the axes that broadcasting repeated."""
+    if operand.shape == shape:
+        return {"input_shape": shape, "output_shape": shape, "reduced_axes": ()}
     padding = len(shape) - operand.ndim
     reduced = tuple(
         axis

@@ -309,12 +309,17 @@ class Context:
             numeric/not-real (a result that is no float64), numeric/non-finite-forward
         Source:  tape.md section 4
         """
-        check_kind(op, Callable, "operation")  # type: ignore[arg-type]
-        name: str = getattr(op, "op_name", getattr(op, "__name__", "operation"))
+        if not callable(op):
+            check_kind(op, Callable, "operation")  # type: ignore[arg-type]
+        name: str = getattr(op, "op_name", None) or getattr(op, "__name__", "operation")
+        present = _Releases.count
         for operand, tensor in enumerate(tensors):
-            _check_operand(tensor, operand, name)
+            if not isinstance(tensor, Tensor) or tensor._checked_at != present:
+                _check_operand(tensor, operand, name)
         given, vjp = op(*[tensor._value for tensor in tensors], **arguments)
-        value = as_float64(np.asarray(given), what=f"{name} result")
+        value = given if type(given) is np.ndarray else np.asarray(given)
+        if value.dtype != np.float64:
+            value = as_float64(value, what=f"{name} result")
         bad = first_non_finite(value)
         if bad is not None:
             raise NumericRefusal(
@@ -329,7 +334,10 @@ class Context:
             result._parents = tensors
             result._read_revisions = tuple([tensor._revision for tensor in tensors])
             result._vjp = vjp
-            result.tracked = any(tensor.tracked for tensor in tensors)
+            for tensor in tensors:
+                if tensor.tracked:
+                    result.tracked = True
+                    break
         return result
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeAlias
 
@@ -23,10 +25,32 @@ __all__ = [
     "check_axis",
     "check_element_count",
     "named",
+    "quiet_pass",
 ]
 
 Shape: TypeAlias = tuple[int, ...]
 Contributions: TypeAlias = tuple[Array, ...]
+
+
+class _Thread(threading.local):
+    """Whether this thread is inside `quiet_pass`."""
+
+    quiet = False
+
+
+_THREAD = _Thread()
+
+
+@contextmanager
+def quiet_pass() -> Iterator[None]:
+    """While open, no reverse rule warns of an overflow, and none pays for saying so itself."""
+    before = _THREAD.quiet
+    with np.errstate(all="ignore"):
+        _THREAD.quiet = True
+        try:
+            yield
+        finally:
+            _THREAD.quiet = before
 
 
 class Vjp:
@@ -45,8 +69,10 @@ class Vjp:
 
     def __call__(self, upstream: Array) -> Contributions:
         """The contribution to every operand, in operand order."""
+        if _THREAD.quiet:
+            return tuple([np.asarray(part) for part in self.rule(upstream)])
         with np.errstate(all="ignore"):
-            return tuple(np.asarray(part) for part in self.rule(upstream))
+            return tuple([np.asarray(part) for part in self.rule(upstream)])
 
 
 Result: TypeAlias = tuple[Array, Vjp]
@@ -56,10 +82,15 @@ Operation: TypeAlias = Callable[..., Result]
 def named(op_name: str) -> Callable[[Operation], Operation]:
     """Give an operation the name that traces and refusals show."""
 
+    what = f"{op_name} operand"
+
     def name(operation: Operation) -> Operation:
         @wraps(operation)
         def quiet(*operands: Array, **arguments: Any) -> Result:
-            operands = tuple(as_float64(x, what=f"{op_name} operand") for x in operands)
+            for x in operands:
+                if type(x) is not np.ndarray or x.dtype != np.float64:
+                    operands = tuple([as_float64(x, what=what) for x in operands])
+                    break
             with np.errstate(all="ignore"):  # overflow is the finite rule's business
                 value, vjp = operation(*operands, **arguments)
             return np.asarray(value), vjp
@@ -76,6 +107,9 @@ def broadcast_shape(left: Shape, right: Shape, *, what: str) -> Shape:
     Refuses: shape/incompatible-broadcast (leftmost axis of the output first),
         capacity/size-overflow
     """
+    if left == right:
+        check_element_count(left, what=what)
+        return left
     rank = max(len(left), len(right))
     lefts = (1,) * (rank - len(left)) + left
     rights = (1,) * (rank - len(right)) + right
