@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
@@ -17,7 +17,7 @@ from .vjp import quiet_pass
 if TYPE_CHECKING:
     from .tape import Parameter, Tensor
 
-__all__ = ["ReversePass", "pull_back", "topology"]
+__all__ = ["ReversePass", "topology"]
 
 
 def topology(output: Tensor) -> list[Tensor]:
@@ -196,18 +196,6 @@ class ReversePass:
             )
             for index, node in enumerate(self.topology)
         )
-
-
-def pull_back(output: Tensor, upstream: Array, sources: Sequence[Tensor]) -> tuple[Array, ...]:
-    """The adjoints of `sources` in one local pass from +0.0 that writes no gradient.
-
-    Refuses: as `Tensor.backward` up to its commit
-    """
-    done = ReversePass(output, upstream)
-    return tuple(
-        np.zeros(source.shape) if adjoint is None else adjoint
-        for source, adjoint in ((s, done.adjoints.get(id(s))) for s in sources)
-    )
 
 
 def _copied(array: Array) -> Array:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,8 @@ class SequenceLayout:
     lengths: Ids
     range_starts: Ids
     positions: Ids
+    last_position: int = field(init=False, repr=False)
+    is_ordinary: bool = field(init=False, repr=False)  # as `full` makes it
 
     def __post_init__(self) -> None:
         lengths = as_integers(self.lengths, what="layout.lengths")
@@ -71,6 +74,9 @@ class SequenceLayout:
             ("lengths", "range_starts", "positions"), (lengths, starts, positions), strict=True
         ):
             object.__setattr__(self, name, sealed(array.astype(np.int64)))
+        ordinary = active.all() and not starts.any() and (positions == np.arange(T)).all()
+        object.__setattr__(self, "last_position", int(positions.max()))
+        object.__setattr__(self, "is_ordinary", bool(ordinary))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy or pickle is checked and sealed like any other layout."""
@@ -162,11 +168,29 @@ class SequenceLayout:
         inactive = np.flatnonzero(np.arange(T) >= self.lengths[:, None])
         return int(inactive[0]) if len(inactive) else None
 
+    def allowed(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """True where a query may read a key: [T, T] where all rows are alike, or [B, 1, T, T]."""
+        T = self.shape[1]
+        below = _triangle(T)
+        if not self.range_starts.any() and self.is_full:
+            return below
+        t = np.arange(T)
+        reach = below & (t >= self.range_starts[:, :, None])
+        return (reach & (t < self.lengths[:, None])[:, :, None])[:, None]
+
     def lanes(self, heads: int) -> tuple[Ids | None, Ids | None]:
         """Range starts and lengths per [B * H] lane; None where the default says the same."""
         starts = np.repeat(self.range_starts, heads, axis=0) if self.range_starts.any() else None
         lengths = None if self.is_full else np.repeat(self.lengths, heads)
         return starts, lengths
+
+
+@lru_cache(maxsize=8)
+def _triangle(T: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """True on and below the diagonal."""
+    t = np.arange(T)
+    below: np.ndarray[Any, np.dtype[np.bool_]] = sealed(t <= t[:, None])
+    return below
 
 
 def _laid_out(lengths: Ids, range_starts: Ids, positions: Ids) -> SequenceLayout:

@@ -10,11 +10,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .arrays import as_float64, as_values, first_non_finite, sealed
-from .backward import ReversePass, topology
+from .backward import topology
 from .errors import Code, NumericRefusal, RecordRefusal, StateRefusal, check_equal, check_kind
 from .floats import Array
 from .names import check_name
 from .trace import Trace, TraceEdge
+from .unfolding import committed
 
 __all__ = ["NO_GRAD", "RECORDING", "Binding", "Context", "Parameter", "Tensor", "constant"]
 
@@ -114,19 +115,17 @@ class Tensor:
             nothing is changed by a refused call)
         Source:  tape.md section 5, numerics_vjp.md section 1
         """
-        done = ReversePass(self, seed)
-        done.commit()
+        committed(self, seed)
         if not retain:
-            _release(done.topology)
+            _release(topology(self))
 
     def backward_with_trace(self, seed: object = None, *, retain: bool = True) -> Trace:
         """`backward`, with the record of that one committed pass. Refuses: as `backward`."""
         edges: list[TraceEdge] = []
-        done = ReversePass(self, seed, edges)
-        done.commit()
+        done = committed(self, seed, edges)
         nodes = done.described()
         if not retain:
-            _release(done.topology)
+            _release(topology(self))
         return Trace(seed=sealed(done.seed.copy()), retain=retain, nodes=nodes, edges=tuple(edges))
 
     def __reduce__(self) -> tuple[Any, ...]:
