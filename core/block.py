@@ -144,7 +144,9 @@ class DecoderBlock:
         attention, gain = self.attention, self.attention_norm.gain
 
         def steps(x: Tensor, *_: Tensor) -> Tensor:
-            return self._attention_steps(x, layout, context)["attention_residual"]
+            return self._attended(x, self._normed(x, context), layout, context)[
+                "attention_residual"
+            ]
 
         residual = fused.either(
             context,
@@ -176,14 +178,17 @@ class DecoderBlock:
         self, x: Tensor, *, layout: SequenceLayout | None = None, context: Context = RECORDING
     ) -> dict[str, Tensor]:
         """`forward` with what lies between: the attention's steps and both residual sums."""
-        steps = self._attention_steps(x, layout, context)
+        normed = self._normed(x, context)
+        steps = self._attended(x, normed, layout, context)
         return {**steps, "output": self.feed_forward(steps["attention_residual"], context=context)}
 
-    def _attention_steps(
-        self, x: Tensor, layout: SequenceLayout | None, context: Context
-    ) -> dict[str, Tensor]:
+    def _normed(self, x: Tensor, context: Context) -> Tensor:
         with at_stage("attention_norm"):
-            normed = self.attention_norm.forward(x, context=context)
+            return self.attention_norm.forward(x, context=context)
+
+    def _attended(
+        self, x: Tensor, normed: Tensor, layout: SequenceLayout | None, context: Context
+    ) -> dict[str, Tensor]:
         with at_stage("attention"):
             steps = self.attention.inspect(normed, layout=layout, context=context)
         return {**steps, "attention_residual": self._residual(x, steps["output"], context)}

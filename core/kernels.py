@@ -16,29 +16,16 @@ import numpy.typing as npt
 from . import floats
 from .floats import Array, Ids
 
-__all__ = ["BLAS", "KERNELS", "ORDERED", "Kernel", "OutOfRange", "check_moderate"]
+__all__ = ["BLAS", "KERNELS", "ORDERED", "Kernel", "OutOfRange"]
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
-# The square of the magnitude from which on a fused operation leaves the decision to its steps.
-MODERATE_SQUARES = 1e300
+# The magnitude from which on a fused operation leaves the decision to its steps.
+MODERATE = 1e150
 
 
 class OutOfRange(ArithmeticError):
     """A fused operation cannot tell without its steps whether one of them would be refused."""
-
-
-def check_moderate(*arrays: Array) -> None:
-    """Every value is finite and of a magnitude below 1e150.
-
-    A sum of squares holds each square from below: a value that is NaN, infinite or larger makes
-    it NaN, infinite or larger. The order of the additions is of no account.
-
-    Raises: OutOfRange
-    """
-    for array in arrays:
-        if not np.vdot(array, array) < MODERATE_SQUARES:
-            raise OutOfRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,6 +46,7 @@ class Kernel:
     scatter:         rows [n, D], indices [n], count -> [count, D]
     row_losses:      rows [G, V], targets [G] -> losses [G] and probabilities [G, V]
     total:           [G] -> rank 0
+    is_moderate:     every value is finite and of a magnitude below `MODERATE`; NaN is neither
     """
 
     name: str
@@ -75,6 +63,13 @@ class Kernel:
     scatter: Callable[[Array, Ids, int], Array]
     row_losses: Callable[[Array, Ids], tuple[Array, Array]]
     total: Callable[[Array], Array]
+    is_moderate: Callable[[Array], bool]
+
+    def check(self, *arrays: Array) -> None:
+        """Raises: OutOfRange, where a value is not moderate"""
+        for array in arrays:
+            if not self.is_moderate(array):
+                raise OutOfRange
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
@@ -171,6 +166,13 @@ def _ordered_total(losses: Array) -> Array:
     return floats.total(losses, axis=0)
 
 
+def _ordered_is_moderate(values: Array) -> bool:
+    """A greatest and a least value add nothing: they have no order and enter no BLAS."""
+    greatest = np.maximum.reduce(values, axis=None, initial=0.0)
+    least = np.minimum.reduce(values, axis=None, initial=0.0)
+    return bool(least > -MODERATE and greatest < MODERATE)
+
+
 # --- blas-f64: matrix products on views, numpy's own functions and sums, in place ----------------
 
 
@@ -261,6 +263,11 @@ def _blas_total(losses: Array) -> Array:
     return total
 
 
+def _blas_is_moderate(values: Array) -> bool:
+    """A sum of squares is no less than each: one that is NaN or too large is seen in it."""
+    return bool(np.vdot(values, values) < MODERATE * MODERATE)
+
+
 ORDERED: Final = Kernel(
     name="ordered-f64",
     claims_bits=True,
@@ -276,6 +283,7 @@ ORDERED: Final = Kernel(
     scatter=_ordered_scatter,
     row_losses=_ordered_row_losses,
     total=_ordered_total,
+    is_moderate=_ordered_is_moderate,
 )
 BLAS: Final = Kernel(
     name="blas-f64",
@@ -292,6 +300,7 @@ BLAS: Final = Kernel(
     scatter=_blas_scatter,
     row_losses=_blas_row_losses,
     total=_blas_total,
+    is_moderate=_blas_is_moderate,
 )
 KERNELS: Final[Mapping[str, Kernel]] = MappingProxyType({k.name: k for k in (ORDERED, BLAS)})
 

@@ -48,7 +48,7 @@ def decoder(sizes: tuple[int, ...]) -> Decoder:
         layers=L,
         max_positions=C,
     )
-    return Decoder(config, SplitMix64(4701))
+    return Decoder(config, SplitMix64(4701), kernel=None)  # the plan's program: every step
 
 
 def planned(mode: str, sizes: tuple[int, ...], B: int, T: int) -> Liveness:
