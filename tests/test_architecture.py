@@ -25,7 +25,8 @@ NUMERIC_COLUMN = (
     "codes", "errors", "sizes", "shapes",
     "exact", "logarithm", "rounded", "floats", "arrays", "names", "kernels",
     "vjp", "fused", "softmax", "ops", "trace", "backward", "unfolding", "tape", "retained",
-    "gradcheck", "initial", "layers", "tokenizer", "layout", "batches", "rope", "attention", "config", "block",
+    "gradcheck", "initial", "layers", "tokenizer", "layout", "batches", "rope", "attention",
+    "config", "block",
     "checkpoint", "prepared", "backbone", "text", "fresh", "cache", "incremental", "session",
 )  # fmt: skip
 RECORD_COLUMN = (
