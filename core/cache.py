@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -59,13 +59,11 @@ class WorkCounters:
         """
         qkv = _checked(3 * layers, "qkv_projection_rows")
         added = (1, int(prefill), int(not prefill), layers, qkv, score_values)
-        names = [f.name for f in fields(self)]
-        return replace(
-            self,
+        return WorkCounters(
             **{
                 name: _checked(getattr(self, name) + increment, name)
-                for name, increment in zip(names, added, strict=True)
-            },
+                for name, increment in zip(self.__slots__, added, strict=True)
+            }
         )
 
 

@@ -121,8 +121,8 @@ def _mix(
     what = f"blocks.{layer}.attention"
     with np.errstate(all="ignore"):
         raw = np.empty((len(query), cache.length + 1))
-        raw[:, :-1] = floats.contract_steps(query[:, None], key_columns)[:, 0]
-        raw[:, -1:] = floats.contract_steps(query[:, None], key[:, :, None])[:, 0]
+        raw[:, :-1] = floats.row_products(query, key_columns)
+        raw[:, -1] = floats.row_dots(query, key)
         _check_finite(raw, "matmul", f"{what}.scores")
         scores = raw * (1.0 / math.sqrt(float(query.shape[1])))
         probabilities = RowStatistics(scores).probabilities()

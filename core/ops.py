@@ -66,7 +66,7 @@ def add(a: Array, b: Array) -> Result:
     Refuses: shape/incompatible-broadcast, capacity/size-overflow
     Source:  numerics.md section 2
     """
-    shape = broadcast_shape(a.shape, b.shape, what="add")
+    shape = a.shape if a.shape == b.shape else broadcast_shape(a.shape, b.shape, what="add")
 
     def rule(upstream: Array) -> Contributions:
         return floats.unbroadcast(upstream, a.shape), floats.unbroadcast(upstream, b.shape)
@@ -82,7 +82,7 @@ def mul(a: Array, b: Array) -> Result:
     Refuses: shape/incompatible-broadcast, capacity/size-overflow
     Source:  numerics.md section 2
     """
-    shape = broadcast_shape(a.shape, b.shape, what="mul")
+    shape = a.shape if a.shape == b.shape else broadcast_shape(a.shape, b.shape, what="mul")
 
     def rule(upstream: Array) -> Contributions:
         return (
@@ -153,7 +153,9 @@ def transpose(a: Array, *, axes: Sequence[int]) -> Result:
     def rule(upstream: Array) -> Contributions:
         return (upstream.swapaxes(first, second).copy(order="C"),)
 
-    value = a.swapaxes(first, second).copy(order="C")
+    value = floats.row_major(a.swapaxes(first, second))
+    if value.base is not None:  # a view of the operand
+        value = value.copy(order="C")
     return value, Vjp(rule, {"input_shape": a.shape, "axes": (first, second)})
 
 
@@ -208,7 +210,9 @@ def matmul(a: Array, b: Array) -> Result:
     if b.ndim < 2:
         raise ShapeRefusal(code=Code.MATMUL_RIGHT_RANK, what="matmul", expected=2, actual=b.ndim)
     check_equal(Code.MATMUL_INNER_MISMATCH, "matmul", a.shape[-1], b.shape[-2])
-    batch = broadcast_shape(a.shape[:-2], b.shape[:-2], what="matmul")
+    batch = a.shape[:-2]
+    if b.ndim > 2:
+        batch = broadcast_shape(batch, b.shape[:-2], what="matmul")
     check_element_count((*batch, a.shape[-2], b.shape[-1]), what="matmul")
 
     def rule(upstream: Array) -> Contributions:

@@ -28,6 +28,7 @@ from .initial import check_integer
 from .layout import SequenceLayout
 from .tape import NO_GRAD, Parameter
 from .text import Decoder, TextInputEncoder
+from .vjp import quiet_pass
 
 __all__ = ["DECODE_ORDER", "EXTEND_ORDER", "PREFILL_ORDER", "DecodeSession", "TokenOutput"]
 
@@ -288,6 +289,10 @@ class DecodeSession:
 
         Source: cache.md section 5
         """
+        with quiet_pass():
+            return self._committed(token, prefill=prefill)
+
+    def _committed(self, token: int, *, prefill: bool) -> TokenOutput:
         cache, decoder = self.cache, self.decoder
         position = cache.length
         layout = SequenceLayout(

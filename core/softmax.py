@@ -18,7 +18,7 @@ __all__ = ["RowStatistics", "causal_softmax", "indexed_mean_nll", "indexed_sum_n
 class RowStatistics:
     """One row per group: maximum, exponentials, tail, log-sum over 1 (numerics.md section 7)."""
 
-    __slots__ = ("exponentials", "log_sum", "maximum", "shifted", "tail")
+    __slots__ = ("_log_sum", "exponentials", "maximum", "shifted", "tail")
 
     def __init__(self, rows: Array) -> None:  # [G, C], C >= 1
         self.maximum = rows.max(axis=1)
@@ -27,7 +27,18 @@ class RowStatistics:
         others = self.exponentials.copy()
         others[np.arange(len(rows)), (self.shifted == 0).argmax(axis=1)] = 0.0
         self.tail = floats.total(others, axis=1)
-        self.log_sum = floats.log1p(self.tail)
+        self._log_sum: Array | None = None
+
+    @property
+    def log_sum(self) -> Array:
+        """log1p of the tail, taken when first asked for."""
+        if self._log_sum is None:
+            self._log_sum = floats.log1p(self.tail)
+        return self._log_sum
+
+    @log_sum.setter
+    def log_sum(self, log_sum: Array) -> None:
+        self._log_sum = log_sum
 
     def probabilities(self) -> Array:
         """exp(z - m) / (1 + tail), every -0.0 made +0.0."""

@@ -43,7 +43,7 @@ _THREAD = _Thread()
 
 @contextmanager
 def quiet_pass() -> Iterator[None]:
-    """While open, no reverse rule warns of an overflow, and none pays for saying so itself."""
+    """While open, no operation or reverse rule warns of an overflow, or pays for saying so."""
     before = _THREAD.quiet
     with np.errstate(all="ignore"):
         _THREAD.quiet = True
@@ -91,8 +91,11 @@ def named(op_name: str) -> Callable[[Operation], Operation]:
                 if type(x) is not np.ndarray or x.dtype != np.float64:
                     operands = tuple([as_float64(x, what=what) for x in operands])
                     break
-            with np.errstate(all="ignore"):  # overflow is the finite rule's business
+            if _THREAD.quiet:
                 value, vjp = operation(*operands, **arguments)
+            else:
+                with np.errstate(all="ignore"):  # overflow is the finite rule's business
+                    value, vjp = operation(*operands, **arguments)
             return np.asarray(value), vjp
 
         quiet.op_name = op_name  # type: ignore[attr-defined]
@@ -147,6 +150,12 @@ def as_shape(shape: object, *, what: str) -> Shape:
 
     Refuses: shape/ragged-ids, index/not-an-integer, record/field-range
     """
+    if type(shape) is tuple and len(shape) <= MAX_RANK:
+        for size in shape:
+            if type(size) is not int or not 0 <= size < 2**63:
+                break
+        else:
+            return shape
     sizes = as_integers(shape, what=f"{what} shape")
     if sizes.ndim != 1 or (sizes < 0).any() or sizes.size > MAX_RANK:
         raise RecordRefusal(
@@ -163,6 +172,8 @@ def check_axis(axis: object, *, rank: int, what: str) -> int:
 
     Refuses: shape/ragged-ids, index/not-an-integer, index/axis-out-of-bounds
     """
+    if type(axis) is int and 0 <= axis < rank:
+        return axis
     given = as_integers(axis, what=f"{what} axis", bound=rank)
     if given.ndim:
         raise not_an_integer(axis, 0, f"{what} axis", rank)

@@ -104,10 +104,10 @@ def cached_rows_in_single(right: Any) -> Any:
     return append
 
 
-@order((floats, "contract_steps"), source="notes/peers.md section 3b")
+@order((floats, "row_products"), source="notes/peers.md section 3b")
 def cached_contraction_by_blas(_: Any) -> Any:
-    """Cached scores are numpy's products."""
-    return lambda left, right: np.matmul(left, right) + 0.0
+    """Cached scores and mixtures are numpy's products."""
+    return lambda rows, matrices: np.matmul(rows[:, None], matrices)[:, 0] + 0.0
 
 
 @mistake((WorkCounters, "after_token"), source="cache.md section 6")
