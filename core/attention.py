@@ -233,8 +233,8 @@ class Attention:
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Query, key, value, output."""
-        layers = (self.query, self.key, self.value, self.output)
-        return tuple(p for layer in layers for p in layer.parameters)
+        first = (*self.query.parameters, *self.key.parameters)
+        return (*first, *self.value.parameters, *self.output.parameters)
 
     def forward(self, x: Tensor, offset: int = 0, *, context: Context = RECORDING) -> Tensor:
         """x: [B, T, D], token t at position offset + t. Returns: [B, T, D].

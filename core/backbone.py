@@ -110,7 +110,11 @@ class DecoderBackbone:
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Block parameters in order, then the final gain."""
-        return (*(p for block in self.blocks for p in block.parameters), self.final_norm.gain)
+        found: list[Parameter] = []
+        for block in self.blocks:
+            found += block.parameters
+        found.append(self.final_norm.gain)
+        return tuple(found)
 
     def forward(self, prepared: PreparedDecoderInput) -> BackboneOutput:
         """Every block with everything kept.

@@ -114,7 +114,7 @@ def _attended(
     weights: tuple[Array, Array, Array, Array],
     heads: int,
     turns: tuple[Array, Array],
-    allowed: Mask,
+    allowed: tuple[Mask, Mask],
     kernel: Kernel,
 ) -> tuple[Array, Callable[[Array], tuple[Array, Contributions]]]:
     """Rotated causal attention of n [B, T, D], and u -> (n's gradient, the weights').
@@ -136,7 +136,7 @@ def _attended(
     kernel.check(scores)
     scale = 1.0 / math.sqrt(float(width))
     scores *= scale
-    weight = kernel.causal(scores, allowed)
+    weight = kernel.causal(scores, *allowed)
     merged = kernel.product(weight, v).transpose(0, 2, 1, 3).reshape(B, T, D)
 
     def reverse(upstream: Array) -> tuple[Array, Contributions]:
@@ -160,10 +160,9 @@ def _attended(
         back[:, :, 2] = kernel.product(weight.swapaxes(-1, -2), mixed).swapaxes(1, 2)
         flat = back.reshape(B, T, 3 * D)
         gradient = kernel.weight_gradient(n, flat)
-        joined = np.concatenate((query, key, value), axis=1)
-        parts = tuple(slice(D * i, D * i + D) for i in range(3))
-        arrived = kernel.input_gradient(flat, joined, parts[::-1])  # value, key, query
-        return arrived, (*(gradient[:, part] for part in parts), output_gradient)
+        arrived = kernel.input_gradient(flat, weights[:3], (2, 1, 0))  # value, key, query
+        parts = gradient[:, :D], gradient[:, D : 2 * D], gradient[:, 2 * D :]
+        return arrived, (*parts, output_gradient)
 
     return kernel.product(merged, output), reverse
 
@@ -206,8 +205,7 @@ def _gated(
         inner *= raised
         np.multiply(inner, slope, out=back[..., :hidden])
         gradient = kernel.weight_gradient(n, back)
-        parts = (slice(hidden, 2 * hidden), slice(0, hidden))  # up, then gate
-        arrived = kernel.input_gradient(back, np.concatenate((gate, up), axis=1), parts)
+        arrived = kernel.input_gradient(back, (gate, up), (1, 0))  # up, then gate
         return arrived, (gradient[:, :hidden], gradient[:, hidden:], down_gradient)
 
     return kernel.product(product, down), reverse
@@ -239,7 +237,7 @@ def attention_residual(
     epsilon: float,
     heads: int,
     turns: tuple[Array, Array],
-    allowed: Mask,
+    allowed: tuple[Mask, Mask],
     kernel: Kernel,
     steps: Steps,
 ) -> Result:

@@ -36,13 +36,14 @@ class Kernel:
     claims_bits:     whether its results are the specification's bits, or only within the bounds
     product:         [..., R, K] x [..., K, C] -> [..., R, C], batch axes broadcast
     weight_gradient: x [B, T, I], u [B, T, O] -> the gradient [I, O] of x @ weight
-    input_gradient:  u [..., O], weight [I, O], its column ranges in order of arrival -> [..., I]
+    input_gradient:  u [..., O], weights [I, O_i] side by side, the order in which their
+        contributions arrive -> [..., I]
     mean_square:     [..., D] -> [..., 1]
     inverse_root:    1 / sqrt of positive values
     row_dots:        u, x [..., D] -> [..., 1], the sum of u * x
     column_dots:     u, x [..., D] -> [D], the sum of u * x over all rows
     sigmoid:         elementwise
-    causal:          scores [..., T, T] (overwritten), allowed keys -> row probabilities
+    causal:          scores [..., T, T] (overwritten), allowed keys, the others -> probabilities
     scatter:         rows [n, D], indices [n], count -> [count, D]
     row_losses:      rows [G, V], targets [G] -> losses [G] and probabilities [G, V]
     total:           [G] -> rank 0
@@ -53,13 +54,13 @@ class Kernel:
     claims_bits: bool
     product: Callable[[Array, Array], Array]
     weight_gradient: Callable[[Array, Array], Array]
-    input_gradient: Callable[[Array, Array, Sequence[slice]], Array]
+    input_gradient: Callable[[Array, Sequence[Array], Sequence[int]], Array]
     mean_square: Callable[[Array], Array]
     inverse_root: Callable[[Array], Array]
     row_dots: Callable[[Array, Array], Array]
     column_dots: Callable[[Array, Array], Array]
     sigmoid: Callable[[Array], Array]
-    causal: Callable[[Array, Mask], Array]
+    causal: Callable[[Array, Mask, Mask], Array]
     scatter: Callable[[Array, Ids, int], Array]
     row_losses: Callable[[Array, Ids], tuple[Array, Array]]
     total: Callable[[Array], Array]
@@ -92,13 +93,16 @@ def _ordered_weight_gradient(x: Array, u: Array) -> Array:
     return per_row[0] if len(per_row) == 1 else floats.total(per_row, axis=0)
 
 
-def _ordered_input_gradient(u: Array, weight: Array, parts: Sequence[slice]) -> Array:
+def _ordered_input_gradient(u: Array, weights: Sequence[Array], order: Sequence[int]) -> Array:
     """One contraction per projection, added in the order in which their nodes are visited."""
-    result: Array | None = None
-    for part in parts:
-        arrived = floats.contract(u[..., part], weight[:, part].T)
-        result = arrived if result is None else np.add(result, arrived, out=result)
-    assert result is not None, "a weight without columns"
+    width = weights[0].shape[1]
+    arrived = (
+        floats.contract(u[..., i * width : (i + 1) * width], weights[i].swapaxes(0, 1))
+        for i in order
+    )
+    result = next(arrived)
+    for contribution in arrived:
+        result += contribution
     return result
 
 
@@ -124,24 +128,14 @@ def _ordered_sigmoid(x: Array) -> Array:
     return np.where(x >= 0, 1.0, e) / (1.0 + e)
 
 
-def _ordered_causal(scores: Array, allowed: Mask) -> Array:
-    """The first greatest score adds no term of its own: its 1 is the first summand."""
+def _ordered_causal(scores: Array, allowed: Mask, hidden: Mask) -> Array:
     shape = scores.shape
+    _shift_rows(scores, hidden)
+    rows, groups, first = _first_greatest(scores)
     keys = np.broadcast_to(allowed, shape)
-    np.copyto(scores, -np.inf, where=~allowed)
-    maximum = scores.max(axis=-1, keepdims=True)
-    if maximum.min() == -np.inf:  # an inactive query has no keys
-        maximum[maximum == -np.inf] = 0.0
-    scores -= maximum
-    exponentials = np.zeros(shape)
-    exponentials[keys] = floats.exp(scores[keys])
-    others = exponentials.copy()
-    np.put_along_axis(others, (scores == 0).argmax(axis=-1)[..., None], 0.0, axis=-1)
-    tail = floats.total(others, axis=len(shape) - 1, keep=True)
-    tail += 1.0
-    exponentials /= tail
-    exponentials += 0.0
-    return exponentials
+    scores[keys] = floats.exp(scores[keys])
+    np.copyto(scores, 0.0, where=hidden)
+    return _normalised(rows, groups, first)[0].reshape(shape)
 
 
 def _ordered_scatter(rows: Array, indices: Ids, count: int) -> Array:
@@ -149,17 +143,42 @@ def _ordered_scatter(rows: Array, indices: Ids, count: int) -> Array:
 
 
 def _ordered_row_losses(rows: Array, targets: Ids) -> tuple[Array, Array]:
-    groups = np.arange(len(rows))
-    maximum = rows.max(axis=1)
+    maximum = np.maximum.reduce(rows, axis=1)
     shifted = rows - maximum[:, None]
-    exponentials = floats.exp(shifted)
-    others = exponentials.copy()
-    others[groups, (shifted == 0).argmax(axis=1)] = 0.0
-    tail = floats.total(others, axis=1)
-    losses = (maximum - rows[groups, targets]) + floats.log1p(tail)
+    _, groups, first = _first_greatest(shifted)
+    probabilities, tail = _normalised(floats.exp(shifted), groups, first)
+    losses = maximum - rows[groups, targets]
+    losses += floats.log1p(tail)
+    return losses, probabilities
+
+
+def _first_greatest(shifted: Array) -> tuple[Array, Ids, Ids]:
+    """The rows, their numbers, and in each the first class at the maximum."""
+    rows = shifted.reshape(-1, shifted.shape[-1])
+    return rows, np.arange(len(rows)), (rows == 0.0).argmax(axis=1)
+
+
+def _normalised(exponentials: Array, groups: Ids, first: Ids) -> tuple[Array, Array]:
+    """Rows over 1 + the sum of the others' terms, in place, and that sum: numerics.md section 7.
+
+    The first greatest class adds no term of its own: its exponential, 1, is the first summand.
+    """
+    greatest = exponentials[groups, first]  # 1, or 0 in a row without keys
+    exponentials[groups, first] = 0.0
+    tail = floats.total(exponentials, axis=1)
+    exponentials[groups, first] = greatest
     exponentials /= (1.0 + tail)[:, None]
     exponentials += 0.0
-    return losses, exponentials
+    return exponentials, tail
+
+
+def _shift_rows(scores: Array, hidden: Mask) -> None:
+    """Each row less its greatest allowed score, -inf where hidden."""
+    np.copyto(scores, -np.inf, where=hidden)
+    maximum = np.maximum.reduce(scores, axis=-1, keepdims=True)
+    if hidden.ndim > 2:  # an inactive query has no keys
+        maximum[maximum == -np.inf] = 0.0
+    scores -= maximum
 
 
 def _ordered_total(losses: Array) -> Array:
@@ -190,8 +209,8 @@ def _blas_weight_gradient(x: Array, u: Array) -> Array:
     return gradient
 
 
-def _blas_input_gradient(u: Array, weight: Array, _: Sequence[slice]) -> Array:
-    return _blas_product(u, weight.T)
+def _blas_input_gradient(u: Array, weights: Sequence[Array], _: Sequence[int]) -> Array:
+    return _blas_product(u, np.concatenate(weights, axis=1).T)
 
 
 def _blas_mean_square(x: Array) -> Array:
@@ -207,7 +226,7 @@ def _blas_inverse_root(values: Array) -> Array:
 
 
 def _blas_row_dots(u: Array, x: Array) -> Array:
-    dots: Array = np.matmul(u[..., None, :], x[..., :, None])[..., 0]
+    dots: Array = np.vecdot(u, x)[..., None]
     return dots
 
 
@@ -225,15 +244,12 @@ def _blas_sigmoid(x: Array) -> Array:
     return s
 
 
-def _blas_causal(scores: Array, allowed: Mask) -> Array:
-    np.copyto(scores, -np.inf, where=~allowed)
-    maximum = np.maximum.reduce(scores, axis=-1, keepdims=True)
-    if maximum.min() == -np.inf:  # an inactive query has no keys
-        maximum[maximum == -np.inf] = 0.0
-    scores -= maximum
+def _blas_causal(scores: Array, _: Mask, hidden: Mask) -> Array:
+    _shift_rows(scores, hidden)
     np.exp(scores, out=scores)
     normalizer = np.add.reduce(scores, axis=-1, keepdims=True)
-    normalizer[normalizer == 0.0] = 1.0
+    if hidden.ndim > 2:
+        normalizer[normalizer == 0.0] = 1.0
     scores /= normalizer
     return scores
 

@@ -353,7 +353,7 @@ class SwiGlu:
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Gate, up, down."""
-        return tuple(p for layer in (self.gate, self.up, self.down) for p in layer.parameters)
+        return (*self.gate.parameters, *self.up.parameters, *self.down.parameters)
 
     def forward(self, x: Tensor, *, context: Context = RECORDING) -> Tensor:
         """x: [..., in]. Returns: [..., out]. Refuses: the gate projection's first"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,7 +22,9 @@ from .errors import (
 from .floats import Ids
 from .initial import check_size
 
-__all__ = ["LAYOUT_ORDER", "SequenceLayout"]
+__all__ = ["LAYOUT_ORDER", "Mask", "SequenceLayout"]
+
+Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 # The checks of a layout in order; the first false one is refused (inputs.md section 2).
 LAYOUT_ORDER = (
@@ -59,6 +61,7 @@ class SequenceLayout:
     range_starts: Ids
     positions: Ids
     last_position: int = field(init=False, repr=False)
+    is_full: bool = field(init=False, repr=False)  # every cell is active
     is_ordinary: bool = field(init=False, repr=False)  # as `full` makes it
 
     def __post_init__(self) -> None:
@@ -74,9 +77,11 @@ class SequenceLayout:
             ("lengths", "range_starts", "positions"), (lengths, starts, positions), strict=True
         ):
             object.__setattr__(self, name, sealed(array.astype(np.int64)))
-        ordinary = active.all() and not starts.any() and (positions == np.arange(T)).all()
+        full = bool(active.all())
+        ordinary = full and not starts.any() and bool((positions == np.arange(T)).all())
         object.__setattr__(self, "last_position", int(positions.max()))
-        object.__setattr__(self, "is_ordinary", bool(ordinary))
+        object.__setattr__(self, "is_full", full)
+        object.__setattr__(self, "is_ordinary", ordinary)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy or pickle is checked and sealed like any other layout."""
@@ -152,11 +157,6 @@ class SequenceLayout:
         """Bytes of the three arrays."""
         return self.lengths.nbytes + self.range_starts.nbytes + self.positions.nbytes
 
-    @property
-    def is_full(self) -> bool:
-        """True when every cell is active."""
-        return bool((self.lengths == self.shape[1]).all())
-
     def active_cells(self) -> Ids:
         """Flat row-major indices of the active cells."""
         T = self.shape[1]
@@ -168,15 +168,18 @@ class SequenceLayout:
         inactive = np.flatnonzero(np.arange(T) >= self.lengths[:, None])
         return int(inactive[0]) if len(inactive) else None
 
-    def allowed(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """True where a query may read a key: [T, T] where all rows are alike, or [B, 1, T, T]."""
+    def allowed(self) -> tuple[Mask, Mask]:
+        """Where a query may read a key, and where not.
+
+        [T, T] for ordinary text, else [B, 1, T, T]
+        """
         T = self.shape[1]
-        below = _triangle(T)
-        if not self.range_starts.any() and self.is_full:
-            return below
+        if self.is_ordinary:
+            return _triangle(T)
         t = np.arange(T)
-        reach = below & (t >= self.range_starts[:, :, None])
-        return (reach & (t < self.lengths[:, None])[:, :, None])[:, None]
+        reach = _triangle(T)[0] & (t >= self.range_starts[:, :, None])
+        allowed = (reach & (t < self.lengths[:, None])[:, :, None])[:, None]
+        return allowed, ~allowed
 
     def lanes(self, heads: int) -> tuple[Ids | None, Ids | None]:
         """Range starts and lengths per [B * H] lane; None where the default says the same."""
@@ -186,11 +189,10 @@ class SequenceLayout:
 
 
 @lru_cache(maxsize=8)
-def _triangle(T: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """True on and below the diagonal."""
+def _triangle(T: int) -> tuple[Mask, Mask]:
+    """True on and below the diagonal, and above it."""
     t = np.arange(T)
-    below: np.ndarray[Any, np.dtype[np.bool_]] = sealed(t <= t[:, None])
-    return below
+    return sealed(t <= t[:, None]), sealed(t > t[:, None])
 
 
 def _laid_out(lengths: Ids, range_starts: Ids, positions: Ids) -> SequenceLayout:

@@ -154,6 +154,9 @@ def check_token_ids(
         index/token-id-out-of-bounds
     """
     flat = integers.reshape(-1)
+    V = config.vocabulary_size
+    if layout.is_full and flat.min() >= 0 and flat.max() < V:
+        return flat.astype(np.int64)
     active = np.zeros(flat.shape, dtype=bool)
     active[layout.active_cells()] = True
     strange = ~active & (flat != PAD)
@@ -166,7 +169,6 @@ def check_token_ids(
         raise NumericRefusal(
             code=Code.ZERO_EPSILON_WITH_PADDING, what="ids", at=int(active.argmin()), value=0.0
         )
-    V = config.vocabulary_size
     outside = active & ((flat < 0) | (flat >= V))
     if outside.any():
         at = int(outside.argmax())
@@ -463,9 +465,11 @@ def check_targets(
     V, shape = config.vocabulary_size, layout.shape
     given = as_integers(targets, what="targets", bound=V)
     check_equal(Code.TARGET_COUNT_MISMATCH, "targets", shape, given.shape)
+    flat = given.reshape(-1)
+    if valid is None and layout.is_full and flat.min() >= 0 and flat.max() < V:
+        return np.arange(flat.size), flat.astype(np.int64)
     eligible = _eligible(layout, valid)
     cells = np.flatnonzero(eligible)
-    flat = given.reshape(-1)
     outside = eligible & ((flat < 0) | (flat >= V))
     if outside.any():
         at = int(outside.argmax())
