@@ -95,7 +95,7 @@ MAY_IMPORT = {
     "properties.refusals": {"core"},
     "properties.record_strategies": {"hypothesis", "core"},
     "properties.record_fuzz": {"core"},
-    "properties.killing": {"properties.faults", "properties.laws", "properties.subjects"},
+    "properties.killing": {"core", "properties.faults", "properties.laws", "properties.subjects"},
     "properties.kill_table": {"properties.faults", "properties.killing"},
     "properties.fault_command": COMMAND,
     "properties.law_command": COMMAND,

@@ -4,6 +4,7 @@ from .components import Components
 from .counts import LAWS as COUNTS
 from .decoder import LAWS as DECODER
 from .functions import LAWS as FUNCTIONS
+from .fused import LAWS as FUSED
 from .gather import LAWS as GATHER
 from .law import Finding, Law, Outcome
 from .norm import LAWS as NORM
@@ -35,6 +36,7 @@ REGISTRY = registry(
     PUBLISHED,
     DECODER,
     TRUTH,
+    FUSED,
     SESSIONS,
     GATHER,
     SOFTMAX,

@@ -266,6 +266,7 @@ LAWS = (
         id="decoder.prefix-causality",
         statement="Later ids change no bit of earlier logits, and neither does leaving them away.",
         source="numerics.md section 12",
+        needs=("row-bits",),
         faults=("mask-off-by-one",),
         cases=full_cases,
         check=_prefix_causality,
@@ -275,6 +276,7 @@ LAWS = (
         statement="A row has the same logits alone, in a batch, and with the rows in another "
         "order, bit for bit.",
         source="numerics.md section 1",
+        needs=("row-bits",),
         faults=("softmax-maximum-of-batch",),
         cases=full_cases,
         check=_row_independence,
@@ -284,6 +286,7 @@ LAWS = (
         statement="A padded row has the logits, and alone in the loss the mean and all gradients, "
         "of the same row without padding, bit for bit.",
         source="inputs.md sections 7 and 9",
+        needs=("row-bits",),
         faults=("mean-over-all-cells", "positions-count-padding"),
         cases=padded_cases,
         check=_separate,
@@ -293,6 +296,7 @@ LAWS = (
         statement="A packed segment has the logits, and alone in the loss the mean and all "
         "gradients, of the same segment as a row of its own, bit for bit.",
         source="inputs.md sections 8 and 9",
+        needs=("row-bits",),
         faults=("packed-segments-leak", "packed-positions-run-on"),
         cases=packed_cases,
         check=_separate,

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from logitproof.properties.cli import UsageError
 from logitproof.properties.laws import DecoderUnderTest
-from logitproof.properties.subjects import CoreSubject, ScalarSubject
+from logitproof.properties.subjects import BlasSubject, CoreSubject, ScalarSubject
 
 from .environment import check_subnormals
 
@@ -18,7 +18,11 @@ __all__ = ["SHIPPED", "Make", "maker"]
 
 Make: TypeAlias = Callable[[], DecoderUnderTest]
 
-SHIPPED: Mapping[str, Make] = {"core": CoreSubject, "scalar": ScalarSubject}
+SHIPPED: Mapping[str, Make] = {
+    "core": CoreSubject,
+    "core-blas": BlasSubject,
+    "scalar": ScalarSubject,
+}
 METHODS = ("load", "logits", "loss_and_gradients")
 FUNCTIONS = ("correctly-rounded", "c-library")
 

@@ -1,0 +1,204 @@
+"""Laws over two forms of one decoder: fused operations, and the steps that define them.
+
+Everything is compared: bits, and where a call is refused, every fact of the refusal.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from .cases import Case, full_cases, mixed_cases
+from .difference import Difference, doubles
+from .drawn import first
+from .law import Law
+from .protocol import Capable
+from .regimes import truth_cases
+
+__all__ = ["LAWS"]
+
+NEEDS = ("specified-bits", "forms")
+# Powers of two that a parameter is multiplied by: what it makes then overflows, or is near it.
+EXPONENTS = (300, 505, 540, 700, 1000)
+UPSTREAM = (1e140, 1e160, 1e290, 1.7e308)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steep(Case):
+    """A case in which one parameter is multiplied by a power of two."""
+
+    name: str
+    exponent: int
+
+    @cached_property
+    def weights(self) -> dict[str, Any]:
+        """Those of the plain case but for one."""
+        plain = dict(Case.weights.func(self))  # type: ignore[attr-defined]
+        plain[self.name] = doubles(plain[self.name]) * 2.0**self.exponent
+        return plain
+
+    def __str__(self) -> str:
+        return f"{self.name} times 2**{self.exponent}; {Case.__str__(self)}"
+
+
+def _steep_cases(count: int) -> Iterator[Steep]:
+    for i, case in enumerate(mixed_cases(count)):
+        names = list(case.config.parameter_shapes())
+        facts = {name: getattr(case, name) for name in Case.__dataclass_fields__}
+        exponent = EXPONENTS[i // 7 % len(EXPONENTS)]
+        yield Steep(**facts, name=names[i * 5 % len(names)], exponent=exponent)
+
+
+def _cases(count: int) -> Iterator[Case]:
+    """Tame batches of all layouts, and the regimes in which fixtures are too tame."""
+    tame, wild = mixed_cases(count), truth_cases(count)
+    for i in range(count):
+        yield next(wild if i % 2 else tame)
+
+
+def _answer(call: Callable[[], Any]) -> list[tuple[str, str]]:
+    """What a call gives, part by part in words, or every fact of its refusal."""
+    try:
+        given = call()
+    except ValueError as refusal:
+        return [("refusal", repr(refusal))]
+    parts = given if isinstance(given, dict) else {"result": given}
+    return [(name, _words(part)) for name, part in parts.items()]
+
+
+def _words(part: Any) -> str:
+    if isinstance(part, str | bytes):
+        return str(part)
+    values = doubles(part)
+    return f"{values.shape} {values.tobytes().hex()}"
+
+
+def _alike(what: str, calls: Sequence[Callable[[], Any]]) -> Difference | None:
+    steps, fused = map(_answer, calls)
+    for (name, expected), (other, actual) in zip(steps, fused, strict=False):
+        if (name, expected) != (other, actual):
+            return Difference(
+                what=f"{name} of {what}, fused against its steps",
+                expected=f"{name} {expected}",
+                actual=f"{other} {actual}",
+            )
+    return None
+
+
+def _forms(implementation: Capable, case: Case) -> tuple[Capable, Capable]:
+    implementation.load(case.config, case.weights)
+    return implementation.in_steps(), implementation
+
+
+def _forward(implementation: Capable, case: Case) -> Difference | None:
+    forms = _forms(implementation, case)
+    batch = (case.ids, case.targets, case.layout, case.valid)
+    calls = [lambda f=form: f.logits(case.ids, case.layout) for form in forms]
+    sums = [lambda f=form: f.loss_sum(*batch) for form in forms]
+    return _alike("the logits", calls) or _alike("the raw sum", sums)
+
+
+def _gradients(implementation: Capable, case: Case) -> Difference | None:
+    forms = _forms(implementation, case)
+    batch = (case.ids, case.targets, case.layout, case.valid)
+
+    def one(form: Capable) -> dict[str, Any]:
+        loss, gradients = form.loss_and_gradients(*batch)
+        return {"the loss": loss, **gradients}
+
+    return _alike("a pass", [lambda f=form: one(f) for form in forms])
+
+
+def _passes(implementation: Capable, case: Case) -> Difference | None:
+    """Two passes over one graph, the second near or beyond the edge."""
+    if case.layout is not None:
+        return None
+    forms = _forms(implementation, case)
+
+    def one(seed: float) -> Iterator[Difference | None]:
+        def call(form: Capable) -> Any:
+            return form.backward_passes(case.ids, case.targets, [1.0, seed])
+
+        yield _alike(f"passes of 1 and {seed:g}", [lambda f=form: call(f) for form in forms])
+        yield _alike("the state", [lambda f=form: dict(f.snapshot()) for form in forms])
+
+    return first(d for seed in UPSTREAM for d in one(seed))
+
+
+def _refusals(implementation: Capable, case: Case) -> Difference | None:
+    return _forward(implementation, case) or _gradients(implementation, case)
+
+
+def _traces(implementation: Capable, case: Case) -> Difference | None:
+    forms = _forms(implementation, case)
+    batch = (case.ids, case.targets, case.layout, case.valid)
+
+    def one(form: Capable) -> dict[str, str]:
+        return {f"line {i}": line for i, line in enumerate(form.traced(*batch))}
+
+    return _alike("a traced pass", [lambda f=form: one(f) for form in forms])
+
+
+LAWS = (
+    Law(
+        id="fused.forward",
+        statement="Fused operations give the logits and the raw sum of their steps, bit for bit.",
+        source="numerics.md sections 9 to 13",
+        needs=NEEDS,
+        faults=(
+            "fused-gain-before-root",
+            "fused-mean-guard-removed",
+            "fused-range-starts-forgotten",
+        ),
+        cases=_cases,
+        check=_forward,
+    ),
+    Law(
+        id="fused.gradients",
+        statement="Fused operations give the loss and every gradient of their steps, bit for bit: "
+        "contributions arrive in the order in which the steps are visited.",
+        source="numerics_vjp.md sections 2, 3 and 5",
+        needs=NEEDS,
+        faults=(
+            "fused-norm-squares-first",
+            "fused-square-doubled",
+            "fused-square-dropped",
+            "fused-query-key-value-order",
+            "fused-gate-and-up-in-one-sum",
+            "fused-residual-last",
+            "fused-flat-weight-gradient",
+        ),
+        cases=_cases,
+        check=_gradients,
+    ),
+    Law(
+        id="fused.passes",
+        statement="Several passes over one fused graph leave what they leave over its steps, "
+        "where one is refused too.",
+        source="numerics_vjp.md section 1, tape.md section 5",
+        needs=(*NEEDS, "repeated-backward", "refusals"),
+        faults=("fused-adjoint-guards-removed",),
+        cases=full_cases,
+        check=_passes,
+    ),
+    Law(
+        id="fused.refusals",
+        statement="What a step refuses, the fused operation refuses with the step's name, place, "
+        "index, value and stage; a guard that is unsure changes nothing.",
+        source="tape.md section 4",
+        needs=NEEDS,
+        faults=("fused-score-guard-removed", "fused-refusal-named-by-its-end"),
+        cases=_steep_cases,
+        check=_refusals,
+    ),
+    Law(
+        id="fused.traces",
+        statement="A traced pass over fused operations shows every step with its evidence, and "
+        "their results carry the names of their last steps.",
+        source="tape.md section 5",
+        needs=NEEDS,
+        faults=("fused-trace-folded", "fused-node-named-anew"),
+        cases=mixed_cases,
+        check=_traces,
+    ),
+)
