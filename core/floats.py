@@ -114,7 +114,8 @@ def reduction_is_ordered() -> bool:
 
 def _reduction_keeps_order(columns: int, terms: int) -> bool:
     rows = _mixed_signs(terms, columns)
-    return _sum_of_rows(rows).tobytes() == (running(rows, axis=0)[-1] + 0.0).tobytes()
+    want: Array = running(rows, axis=0)[-1] + 0.0
+    return _sum_of_rows(rows).tobytes() == want.tobytes()
 
 
 def row_major(values: Array) -> Array:

@@ -17,6 +17,7 @@ from .errors import (
     Code,
     IndexRefusal,
     RecordRefusal,
+    Refusal,
     ShapeRefusal,
     StateRefusal,
     check_equal,
@@ -26,6 +27,7 @@ from .floats import Array, Ids
 from .incremental import run_cached
 from .initial import check_integer
 from .layout import SequenceLayout
+from .row import Undecided, run_row
 from .tape import NO_GRAD, Parameter
 from .text import Decoder, TextInputEncoder
 from .vjp import quiet_pass
@@ -289,19 +291,10 @@ class DecodeSession:
 
         Source: cache.md section 5
         """
-        with quiet_pass():
-            return self._committed(token, prefill=prefill)
-
-    def _committed(self, token: int, *, prefill: bool) -> TokenOutput:
-        cache, decoder = self.cache, self.decoder
+        cache = self.cache
         position = cache.length
-        layout = SequenceLayout(
-            lengths=_ids([1]), range_starts=_ids([[0]]), positions=_ids([[position]])
-        )
-        encoder = TextInputEncoder(decoder, _ids([[token]]), layout)
-        prepared = encoder.encode(NO_GRAD, decoder.backbone)
-        hidden, tickets = run_cached(decoder.backbone, prepared, cache.layers, position)
-        logits = decoder.head.forward(NO_GRAD, hidden)
+        with quiet_pass():
+            logits, tracked, tickets = self._computed(token, position)
         self._check_tickets(tickets)
         score_values = sum(int(ticket.score_values) for ticket in tickets)
         work = cache.work.after_token(
@@ -309,12 +302,33 @@ class DecodeSession:
         )
         cache.commit(tickets, work)
         return TokenOutput(
-            logits=sealed(logits.value.reshape(-1).copy()),
+            logits=sealed(logits),
             position=position,
             length=cache.length,
             score_values=score_values,
-            tracked=logits.tracked,
+            tracked=tracked,
         )
+
+    def _computed(self, token: int, position: int) -> tuple[Array, bool, list[Ticket]]:
+        """Logits [V], whether their tensor was tracked, and the tickets.
+
+        What the row on plain arrays does not decide, the checked path refuses or computes.
+        """
+        cache, decoder = self.cache, self.decoder
+        try:
+            logits, tickets = run_row(decoder, token, cache.layers, position)
+        except (Refusal, Undecided):
+            pass
+        else:
+            return logits, False, tickets
+        layout = SequenceLayout(
+            lengths=_ids([1]), range_starts=_ids([[0]]), positions=_ids([[position]])
+        )
+        encoder = TextInputEncoder(decoder, _ids([[token]]), layout)
+        prepared = encoder.encode(NO_GRAD, decoder.backbone)
+        hidden, tickets = run_cached(decoder.backbone, prepared, cache.layers, position)
+        output = decoder.head.forward(NO_GRAD, hidden)
+        return output.value.reshape(-1).copy(), output.tracked, tickets
 
     def _check_tickets(self, tickets: list[Ticket]) -> None:
         """Refuses: binding/prepared-cache-changed (layers ascending)"""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from itertools import count
 from typing import Any
 
-from logitproof.core import block, cache, floats, incremental, layers, ops, rope, text
+from logitproof.core import block, cache, floats, incremental, layers, ops, rope, row, text
 from logitproof.core.tape import Context
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "failing_call",
     "failing_operation",
     "hooked",
+    "on_checked_path",
 ]
 
 
@@ -39,6 +40,7 @@ class Stage:
     per_layer: int = 0
     beside: int = 0  # calls per token that stand in no block
     after_blocks: bool = False
+    checked: bool = False  # of the checked path, which a token takes whose row is undecided
 
     def call(self, *, layer: int, layers: int, token: int = 0) -> int:
         """The number of the call, counted from the first token."""
@@ -48,36 +50,69 @@ class Stage:
     def failing(self, *, layer: int, layers: int, token: int = 0) -> AbstractContextManager[None]:
         """`failing_call` at this stage of a layer and a token."""
         number = self.call(layer=layer, layers=layers, token=token)
-        return failing_call(self.owner, self.attribute, number)
+        failing = failing_call(self.owner, self.attribute, number)
+        return on_checked_path(failing) if self.checked else failing
 
     def __str__(self) -> str:
-        return self.name
+        return f"{self.name}, checked path" if self.checked else self.name
 
 
-# In the order of cache.md section 5. A block calls RmsNorm twice, Linear seven times.
+checked = partial(Stage, checked=True)
+
+# In the order of cache.md section 5. A block has two norms and seven projections.
+CHECKED_STAGES = (
+    checked("embedding", ops, "checked_rows", beside=1),
+    checked("attention norm", layers.RmsNorm, "forward", 0, 2, 1),
+    checked("query projection", layers.Linear, "forward", 0, 7),
+    checked("value projection", layers.Linear, "forward", 2, 7),
+    checked("rotation of the query", rope.RotaryTable, "rotate", 0, 2),
+    checked("rotation of the key", rope.RotaryTable, "rotate", 1, 2),
+    checked("softmax", incremental, "RowStatistics", 0, 1),
+    checked("ticket", cache.LayerCache, "ticket", 0, 1),
+    checked("output projection", layers.Linear, "forward", 3, 7),
+    checked("attention residual", block, "add_residual", 0, 2),
+    checked("feed-forward norm", layers.RmsNorm, "forward", 1, 2, 1),
+    checked("feed-forward", layers.SwiGlu, "forward", 0, 1),
+    checked("feed-forward residual", block, "add_residual", 1, 2),
+    checked("final norm", layers.RmsNorm, "forward", 0, 2, 1, after_blocks=True),
+    checked("head", text.TextOutputHead, "forward", beside=1),
+    checked("commit", cache.LayerCache, "append", 0, 1),
+)
 STAGES = (
-    Stage("embedding", ops, "checked_rows", beside=1),
-    Stage("attention norm", layers.RmsNorm, "forward", 0, 2, 1),
-    Stage("query projection", layers.Linear, "forward", 0, 7),
-    Stage("value projection", layers.Linear, "forward", 2, 7),
-    Stage("rotation of the query", rope.RotaryTable, "rotate", 0, 2),
-    Stage("rotation of the key", rope.RotaryTable, "rotate", 1, 2),
+    *CHECKED_STAGES,
+    Stage("embedding", row, "embed_row", beside=1),
+    Stage("attention norm", row, "norm_row", 0, 2, 1),
+    Stage("query projection", row, "linear_row", 0, 7),
+    Stage("value projection", row, "linear_row", 2, 7),
+    Stage("rotation of the query", row, "rotate_row", 0, 2),
+    Stage("rotation of the key", row, "rotate_row", 1, 2),
     Stage("scores over the cached rows", floats, "row_products", 0, 2),
     Stage("score of the new row", floats, "row_dots", 0, 1),
     Stage("softmax", incremental, "RowStatistics", 0, 1),
     Stage("mixture", floats, "weighted_rows", 0, 1),
     Stage("ticket", cache.LayerCache, "ticket", 0, 1),
-    Stage("output projection", layers.Linear, "forward", 3, 7),
-    Stage("attention residual", block, "add_residual", 0, 2),
-    Stage("feed-forward norm", layers.RmsNorm, "forward", 1, 2, 1),
-    Stage("feed-forward", layers.SwiGlu, "forward", 0, 1),
-    Stage("feed-forward residual", block, "add_residual", 1, 2),
-    Stage("final norm", layers.RmsNorm, "forward", 0, 2, 1, after_blocks=True),
-    Stage("head", text.TextOutputHead, "forward", beside=1),
+    Stage("output projection", row, "linear_row", 3, 7),
+    Stage("attention residual", row, "add_row", 0, 2),
+    Stage("feed-forward norm", row, "norm_row", 1, 2, 1),
+    Stage("feed-forward", row, "swiglu_row", 0, 1),
+    Stage("feed-forward residual", row, "add_row", 1, 2),
+    Stage("final norm", row, "norm_row", 0, 2, 1, after_blocks=True),
+    Stage("head", row, "head_row", beside=1),
     Stage("ticket check", cache.LayerCache, "accepts", 0, 1),
     Stage("counters", cache.WorkCounters, "after_token", beside=1),
     Stage("commit", cache.LayerCache, "append", 0, 1),
 )
+
+
+@contextmanager
+def on_checked_path(within: AbstractContextManager[object] | None = None) -> Iterator[None]:
+    """While open, no row on plain arrays is decided: every token takes the checked path."""
+
+    def undecided(*_: object) -> None:
+        raise row.Undecided
+
+    with hooked(row, "check_known", undecided), within or nullcontext():
+        yield
 
 
 @contextmanager

@@ -26,7 +26,7 @@ NUMERIC_COLUMN = (
     "exact", "logarithm", "rounded", "floats", "arrays", "names", "kernels",
     "vjp", "softmax", "ops", "trace", "backward", "tape", "retained", "gradcheck", "initial",
     "layers", "tokenizer", "layout", "batches", "rope", "attention", "config", "block",
-    "checkpoint", "prepared", "backbone", "text", "fresh", "cache", "incremental", "session",
+    "checkpoint", "prepared", "backbone", "text", "fresh", "cache", "incremental", "row", "session",
 )  # fmt: skip
 RECORD_COLUMN = (
     *NUMERIC_COLUMN[: NUMERIC_COLUMN.index("kernels")], "canonical", "fields", "identity",

@@ -21,11 +21,10 @@ from logitproof.core import (
     NumericRefusal,
     Refusal,
     StateRefusal,
-    TextOutputHead,
+    row,
 )
 from logitproof.core.arrays import SIZE_LIMIT
 from logitproof.core.cache import LayerCache, WorkCounters
-from logitproof.core.layers import Linear
 from logitproof.properties.compare import same_bits
 from logitproof.properties.interrupts import (
     STAGES,
@@ -34,6 +33,7 @@ from logitproof.properties.interrupts import (
     before_first,
     calls_of,
     failing_operation,
+    on_checked_path,
 )
 from logitproof.properties.situations import (
     BRIDGE,
@@ -86,9 +86,9 @@ def refusal(call: Callable[[], object]) -> Refusal:
 def mixtures(decoder: Decoder, call: Callable[[], object]) -> list[float]:
     """What the probe's attention mixes, token by token."""
     output = decoder.backbone.blocks[0].attention.output
-    with calls_of(Linear, "forward") as calls:
+    with calls_of(row, "linear_row") as calls:
         call()
-    return [float(x.value[0, 0, 0]) for layer, x in calls if layer is output]
+    return [float(x[0, 0]) for layer, x in calls if layer is output]
 
 
 # cache.md section 9
@@ -435,7 +435,9 @@ def test_a_failed_prefill_empties_the_cache(stage: Stage, token: int) -> None:
 
 
 def operations_of_a_step() -> int:
-    with prefilled(warm_decoder(TINY)) as session, calls_of(Context, "apply") as calls:
+    session = DecodeSession(warm_decoder(TINY))
+    session.prefill([0, 1])
+    with on_checked_path(), calls_of(Context, "apply") as calls:
         session.decode(2)
     return len(calls)
 
@@ -445,7 +447,7 @@ def test_no_operation_can_fail_and_leave_a_trace(number: int) -> None:
     decoder = warm_decoder(TINY)
     with prefilled(decoder) as session, prefilled(decoder) as never:
         before = cached_state(session)
-        with failing_operation(number), pytest.raises(Interrupted):
+        with on_checked_path(failing_operation(number)), pytest.raises(Interrupted):
             session.decode(2)
         assert cached_state(session) == before
         assert same_bits(session.decode(2).logits, never.decode(2).logits)
@@ -463,7 +465,7 @@ def test_a_step_that_finds_a_layer_changed_is_refused() -> None:
 def test_a_step_inside_a_step_is_kept_and_the_outer_one_refused() -> None:
     decoder = warm_decoder(TINY)
     with prefilled(decoder) as session, prefilled(decoder, [0, 1]) as never:
-        with before_first(TextOutputHead, "forward", lambda: session.decode(3)):
+        with before_first(row, "head_row", lambda: session.decode(3)):
             refused = refusal(lambda: session.decode(2))
         never.decode(3)
         assert refused.code == Code.PREPARED_CACHE_CHANGED
