@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from itertools import count
 from typing import Any
@@ -13,6 +13,7 @@ from logitproof.core import block, cache, floats, incremental, layers, ops, rope
 from logitproof.core.tape import Context
 
 __all__ = [
+    "BLOCK_STAGES",
     "STAGES",
     "Interrupted",
     "Stage",
@@ -40,11 +41,12 @@ class Stage:
     per_layer: int = 0
     beside: int = 0  # calls per token that stand in no block
     after_blocks: bool = False
+    together: bool = False  # all tokens of a block are there at once
     checked: bool = False  # of the checked path, which a token takes whose row is undecided
 
     def call(self, *, layer: int, layers: int, token: int = 0) -> int:
         """The number of the call, counted from the first token."""
-        before = token * (self.per_layer * layers + self.beside)
+        before = 0 if self.together else token * (self.per_layer * layers + self.beside)
         return before + self.first + self.per_layer * (layers if self.after_blocks else layer)
 
     def failing(self, *, layer: int, layers: int, token: int = 0) -> AbstractContextManager[None]:
@@ -78,29 +80,42 @@ CHECKED_STAGES = (
     checked("head", text.TextOutputHead, "forward", beside=1),
     checked("commit", cache.LayerCache, "append", 0, 1),
 )
-STAGES = (
-    *CHECKED_STAGES,
-    Stage("embedding", row, "embed_row", beside=1),
-    Stage("attention norm", row, "norm_row", 0, 2, 1),
-    Stage("query projection", row, "linear_row", 0, 7),
-    Stage("value projection", row, "linear_row", 2, 7),
-    Stage("rotation of the query", row, "rotate_row", 0, 2),
-    Stage("rotation of the key", row, "rotate_row", 1, 2),
+_ROWS = (
+    Stage("embedding", row, "embed_rows", beside=1),
+    Stage("attention norm", row, "norm_rows", 0, 2, 1),
+    Stage("query projection", row, "linear_rows", 0, 7),
+    Stage("value projection", row, "linear_rows", 2, 7),
+    Stage("rotation of the query", row, "rotate_rows", 0, 2),
+    Stage("rotation of the key", row, "rotate_rows", 1, 2),
+    Stage("output projection", row, "linear_rows", 3, 7),
+    Stage("attention residual", row, "add_rows", 0, 2),
+    Stage("feed-forward norm", row, "norm_rows", 1, 2, 1),
+    Stage("feed-forward", row, "swiglu_rows", 0, 1),
+    Stage("feed-forward residual", row, "add_rows", 1, 2),
+    Stage("final norm", row, "norm_rows", 0, 2, 1, after_blocks=True),
+    Stage("head", row, "head_rows", beside=1),
+)
+_ATTENTION = (
     Stage("scores over the cached rows", floats, "row_products", 0, 2),
     Stage("score of the new row", floats, "row_dots", 0, 1),
     Stage("softmax", incremental, "RowStatistics", 0, 1),
     Stage("mixture", floats, "weighted_rows", 0, 1),
+)
+_WRITING = (
     Stage("ticket", cache.LayerCache, "ticket", 0, 1),
-    Stage("output projection", row, "linear_row", 3, 7),
-    Stage("attention residual", row, "add_row", 0, 2),
-    Stage("feed-forward norm", row, "norm_row", 1, 2, 1),
-    Stage("feed-forward", row, "swiglu_row", 0, 1),
-    Stage("feed-forward residual", row, "add_row", 1, 2),
-    Stage("final norm", row, "norm_row", 0, 2, 1, after_blocks=True),
-    Stage("head", row, "head_row", beside=1),
     Stage("ticket check", cache.LayerCache, "accepts", 0, 1),
     Stage("counters", cache.WorkCounters, "after_token", beside=1),
     Stage("commit", cache.LayerCache, "append", 0, 1),
+)
+# What a token alone goes through, and what the tokens of a block do: together until they are
+# written one by one.
+STAGES = (*CHECKED_STAGES, *_ROWS, *_ATTENTION, *_WRITING)
+BLOCK_STAGES = (
+    *CHECKED_STAGES,
+    *[replace(stage, together=True) for stage in _ROWS],
+    Stage("mixture of a block", row, "mix_block", 0, 1, together=True),
+    Stage("softmax of a block", row, "allowed_probabilities", 0, 1, together=True),
+    *_WRITING,
 )
 
 

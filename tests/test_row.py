@@ -1,6 +1,7 @@
 """A row on plain arrays: the checked path's bits, and its refusals wherever a guard fails."""
 
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from logitproof.core import Code, Decoder, DecodeSession, NumericRefusal, Parame
 from logitproof.core.layers import Linear, RmsNorm
 from logitproof.core.liveness import measure
 from logitproof.core.modes import Payload, events
+from logitproof.core.retained import memory_owner
 from logitproof.core.schedule import Sizes
 from logitproof.properties.compare import same_bits
 from logitproof.properties.interrupts import calls_of, on_checked_path
@@ -66,6 +68,26 @@ def test_an_ordinary_token_takes_no_checked_path() -> None:
         session.prefill([0, 1])
         session.decode(2)
     assert norms == []
+
+
+@pytest.mark.parametrize("prompt", [2, 31, 33, 70])
+@pytest.mark.parametrize("first", [1, 2, 40])
+def test_a_block_has_the_bits_of_its_tokens_alone(prompt: int, first: int) -> None:
+    decoder = shaken_decoder(replace(BRIDGE, max_positions=110), 3)
+    ids = [token * 7 % 266 for token in range(first + prompt)]
+    with DecodeSession(decoder) as session, DecodeSession(decoder) as alone:
+        _ = session.prefill(ids[:first]), alone.prefill(ids[:1])
+        seen = session.extend(ids[first:])
+        wanted = [alone.extend([token]) for token in ids[1:]][-1]
+        assert same_bits(seen.logits, wanted.logits)
+        assert (seen.position, seen.score_values) == (wanted.position, wanted.score_values)
+        assert cached_state(session) == cached_state(alone)
+
+
+def test_a_block_keeps_no_logits_but_its_last() -> None:
+    with DecodeSession(new_decoder(BRIDGE)) as session:
+        logits = session.prefill([0, 1, 2]).logits
+    assert memory_owner(logits).nbytes == logits.nbytes
 
 
 def enlarged(name: str) -> Decoder:

@@ -41,7 +41,7 @@ def _during(right: Any, state: dict[str, Any], facts: Any) -> Any:
 
 @mistake(
     (DecodeSession, "decode"),
-    (row, "rotate_row"),
+    (row, "rotate_rows"),
     source="notes/field.md section 3.1, RoPE after cache operations (mlx-lm 1699)",
 )
 def decode_one_position_late(right_decode: Any, right_rotate: Any) -> Any:
@@ -55,7 +55,7 @@ def decode_one_position_late(right_decode: Any, right_rotate: Any) -> Any:
     return _during(right_decode, state, lambda _: {"late": 1}), rotate
 
 
-@mistake((DecodeSession, "extend"), (row, "rotate_row"), source="cases: kv-offset-stale-chunk")
+@mistake((DecodeSession, "extend"), (row, "rotate_rows"), source="cases: kv-offset-stale-chunk")
 def chunk_keeps_first_offset(right_extend: Any, right_rotate: Any) -> Any:
     """All tokens of a later chunk stand at the position where it began."""
     state: dict[str, Any] = {}
