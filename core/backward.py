@@ -11,6 +11,7 @@ import numpy as np
 from .arrays import as_float64, as_values, first_non_finite, sealed
 from .errors import Code, NumericRefusal, ShapeRefusal, StateRefusal, check_equal
 from .floats import Array, is_finite
+from .kernels import OutOfRange
 from .trace import TraceEdge, TraceNode
 from .vjp import quiet_pass
 
@@ -55,6 +56,7 @@ class ReversePass:
         self._check_revisions()
         self.adjoints: dict[int, Array] = {id(output): self.seed}
         self._edges = edges
+        self._unlooked: set[int] = set()  # nodes to which fused ones have delivered
         self._walk()
 
     def _check_revisions(self) -> None:
@@ -78,8 +80,39 @@ class ReversePass:
         with quiet_pass():
             for reverse_index, child in enumerate(reversed(self.topology)):
                 upstream = self.adjoints.get(id(child))
-                if upstream is not None and child._parents:
+                if upstream is None or not child._parents:
+                    continue
+                if self._edges is None and getattr(child._vjp, "steps", None) is not None:
+                    self._visit_fused(child, upstream)
+                else:
+                    if id(child) in self._unlooked and not is_finite(upstream):
+                        raise OutOfRange
                     self._visit(child, upstream, reverse_index)
+
+    def _visit_fused(self, child: Tensor, upstream: Array) -> None:
+        """The contributions of a fused node, delivered without a look at each.
+
+        What is not finite stays so in every sum, and in all that fused rules make of it: it is
+        found where an ordinary node reads it, or in a parameter's gradient, and then the steps
+        are walked in place of the fused nodes. What nothing tracks is looked at here.
+        A parameter's only contribution is taken as it is: the stored gradient, which is no
+        -0.0, gives both zeros one sum.
+        """
+        adjoints = self.adjoints
+        for parent, contribution in zip(
+            child._parents, _contributions(child, upstream), strict=True
+        ):
+            key = id(parent)
+            previous = adjoints.get(key)
+            if not parent.tracked:
+                if not is_finite(contribution):
+                    raise OutOfRange
+            elif previous is None and parent.is_parameter:
+                adjoints[key] = contribution
+            else:
+                before = 0.0 if previous is None else previous
+                adjoints[key] = np.asarray(before + contribution)
+                self._unlooked.add(key)
 
     def _visit(self, child: Tensor, upstream: Array, reverse_index: int) -> None:
         """Every contribution of one node, checked and delivered, operands ascending."""

@@ -156,9 +156,12 @@ class LayerCache:
         """Key columns [H, d_h, length] and value rows [H, capacity, d_h] of the one sequence."""
         return self._key_columns[0, :, :, : self.length], self._value_rows[0]
 
-    def ticket(self, key: Array, value: Array, score_values: int) -> Ticket:
+    def ticket(
+        self, key: Array, value: Array, score_values: int, *, length: int | None = None
+    ) -> Ticket:
         """The rows to append, checked.
 
+        length: the rows before them when they were computed; default those of now
         Refuses: shape/cache-row-shape (key, then value), capacity/full,
             numeric/non-finite-cache-row (key, then value)
         """
@@ -179,7 +182,8 @@ class LayerCache:
                     at=at,
                     value=float(row.reshape(-1)[at]),
                 )
-        return Ticket(key, value, self.length, self._key_columns, score_values)
+        before = self.length if length is None else length
+        return Ticket(key, value, before, self._key_columns, score_values)
 
     def accepts(self, ticket: Ticket) -> bool:
         """True while nothing was appended or replaced since the ticket was made."""

@@ -114,7 +114,8 @@ def reduction_is_ordered() -> bool:
 
 def _reduction_keeps_order(columns: int, terms: int) -> bool:
     rows = _mixed_signs(terms, columns)
-    return _sum_of_rows(rows).tobytes() == (running(rows, axis=0)[-1] + 0.0).tobytes()
+    want: Array = running(rows, axis=0)[-1] + 0.0
+    return _sum_of_rows(rows).tobytes() == want.tobytes()
 
 
 def row_major(values: Array) -> Array:
@@ -187,11 +188,16 @@ def contract(left: Array, right: Array) -> Array:
     if right.ndim == 2 and left.size and right.size:
         # One matrix for all rows: rows do not see each other.
         return _contract_matrix(left.reshape(-1, K), right).reshape(*left.shape[:-1], C)
-    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    batch = left.shape[:-2]
+    if batch != right.shape[:-2]:
+        batch = np.broadcast_shapes(batch, right.shape[:-2])
+        left = np.broadcast_to(left, (*batch, R, K))
+        right = np.broadcast_to(right, (*batch, K, C))
     if 0 in (*batch, R, K, C):
         return np.zeros((*batch, R, C))
-    lefts = np.broadcast_to(left, (*batch, R, K)).reshape(-1, R, K)
-    rights = np.broadcast_to(right, (*batch, K, C)).reshape(-1, K, C)
+    lefts, rights = left.reshape(-1, R, K), right.reshape(-1, K, C)
+    if len(lefts) == 1:
+        return _contract_matrix(lefts[0], rights[0]).reshape(*batch, R, C)
     if C == 1 or not contraction_is_ordered():
         return contract_steps(lefts, rights).reshape(*batch, R, C)
     if 2 * C <= R and R * K >= TURNED_LANE:  # long runs over r cost less than short ones over c

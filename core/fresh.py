@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from .config import DecoderConfig
 from .errors import CapacityRefusal, Code
 from .floats import Array
-from .kernels import ORDERED, Kernel
 from .initial import BASE_INITIALIZER, DEPTH_POLICY, SplitMix64, depth_factor
+from .kernels import ORDERED, Kernel
 from .tape import Parameter
 from .text import Decoder
 

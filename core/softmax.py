@@ -12,7 +12,14 @@ from .errors import Code, IndexRefusal, NumericRefusal, ShapeRefusal, check_equa
 from .floats import Array, Ids
 from .vjp import Contributions, Result, Shape, Vjp, check_axis, named
 
-__all__ = ["RowStatistics", "causal_softmax", "indexed_mean_nll", "indexed_sum_nll", "log_softmax"]
+__all__ = [
+    "RowStatistics",
+    "allowed_probabilities",
+    "causal_softmax",
+    "indexed_mean_nll",
+    "indexed_sum_nll",
+    "log_softmax",
+]
 
 
 class RowStatistics:
@@ -237,14 +244,7 @@ def causal_softmax(
     starts, active = _checked_ranges(scores, range_starts, lengths)
     shape = scores.shape
     allowed = _allowed_keys(shape, starts, active)
-    maximum = np.where(allowed, scores, -np.inf).max(axis=-1, keepdims=True)
-    shifted = np.subtract(scores, maximum, out=np.full(shape, -np.inf), where=allowed)
-    exponentials = np.zeros(shape)
-    exponentials[allowed] = floats.exp(shifted[allowed])
-    others = exponentials.copy()
-    np.put_along_axis(others, (shifted == 0).argmax(axis=-1)[..., None], 0.0, axis=-1)
-    tail = floats.total(others, axis=len(shape) - 1, keep=True)
-    probabilities = floats.clean_zeros(exponentials / (1.0 + tail))
+    probabilities = allowed_probabilities(scores, allowed)
 
     def rule(upstream: Array) -> Contributions:
         keys = _allowed_keys(shape, starts, active)
@@ -254,6 +254,23 @@ def causal_softmax(
         return (floats.clean_zeros(probabilities * inner),)
 
     return probabilities, Vjp(rule, {"probabilities": probabilities})
+
+
+def allowed_probabilities(scores: Array, allowed: np.ndarray[Any, np.dtype[np.bool_]]) -> Array:
+    """Softmax of every row over its allowed keys alone, +0.0 at the others.
+
+    scores: [..., Q, K]; allowed: the same shape; a row that allows no key is all +0.0
+    Source: numerics.md section 12
+    """
+    shape = scores.shape
+    maximum = np.where(allowed, scores, -np.inf).max(axis=-1, keepdims=True)
+    shifted = np.subtract(scores, maximum, out=np.full(shape, -np.inf), where=allowed)
+    exponentials = np.zeros(shape)
+    exponentials[allowed] = floats.exp(shifted[allowed])
+    others = exponentials.copy()
+    np.put_along_axis(others, (shifted == 0).argmax(axis=-1)[..., None], 0.0, axis=-1)
+    tail = floats.total(others, axis=len(shape) - 1, keep=True)
+    return floats.clean_zeros(exponentials / (1.0 + tail))
 
 
 def _checked_ranges(

@@ -308,12 +308,11 @@ class Context:
             numeric/not-real (a result that is no float64), numeric/non-finite-forward
         Source:  tape.md section 4
         """
-        if not callable(op):
-            check_kind(op, Callable, "operation")  # type: ignore[arg-type]
-        name: str = getattr(op, "op_name", None) or getattr(op, "__name__", "operation")
+        _check_operation(op)
+        name: str = getattr(op, "op_name", getattr(op, "__name__", "operation"))
         present = _Releases.count
         for operand, tensor in enumerate(tensors):
-            if not isinstance(tensor, Tensor) or tensor._checked_at != present:
+            if type(tensor) not in TENSORS or tensor._checked_at != present:
                 _check_operand(tensor, operand, name)
         given, vjp = op(*[tensor._value for tensor in tensors], **arguments)
         value = given if type(given) is np.ndarray else np.asarray(given)
@@ -340,8 +339,15 @@ class Context:
         return result
 
 
+TENSORS = (Tensor, Parameter)
 RECORDING = Context(recording=True)
 NO_GRAD = Context(recording=False)
+
+
+def _check_operation(op: object) -> None:
+    """Refuses: record/field-type"""
+    if not callable(op):
+        check_kind(op, Callable, "operation")  # type: ignore[arg-type]
 
 
 def _check_operand(tensor: object, operand: int, name: str) -> None:

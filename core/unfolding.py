@@ -9,7 +9,7 @@ import numpy as np
 
 from .backward import ReversePass, topology
 from .errors import Refusal
-from .floats import Array
+from .floats import Array, is_finite
 from .kernels import OutOfRange
 from .trace import TraceEdge
 
@@ -43,12 +43,15 @@ def pull_back(output: Tensor, upstream: Array, sources: Sequence[Tensor]) -> tup
     Refuses: as `Tensor.backward` up to its commit
     """
     try:
-        done = ReversePass(output, upstream)
+        found = _adjoints(ReversePass(output, upstream), sources)
+        if all(map(is_finite, found)):
+            return found
     except (OutOfRange, Refusal):
-        steps = _shown(output)
-        if steps is output:
-            raise
-        done = ReversePass(steps, upstream)
+        pass
+    return _adjoints(ReversePass(_shown(output), upstream), sources)
+
+
+def _adjoints(done: ReversePass, sources: Sequence[Tensor]) -> tuple[Array, ...]:
     return tuple(
         np.zeros(source.shape) if adjoint is None else adjoint
         for source, adjoint in ((s, done.adjoints.get(id(s))) for s in sources)

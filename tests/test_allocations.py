@@ -25,6 +25,7 @@ from logitproof.core.schedule import Sizes
 from logitproof.core.sizes import known
 from logitproof.properties import allocations, workspaces
 from logitproof.properties.allocations import Observation
+from logitproof.properties.interrupts import on_checked_path
 
 PAYLOAD = modes.Payload(width=8, declares_workspace=True)
 # Reference, bridge, and two made-up sizes: V, D, heads, F, L, C; then B, T.
@@ -120,7 +121,7 @@ def test_a_cached_token_holds_what_the_plan_says(sizes: tuple[int, ...], B: int,
     made = decoder(sizes)
     session = DecodeSession(made)
     session.prefill([0] * min(T, sizes[-1] - 1))
-    with allocations.observed(persistent(made)) as observation:
+    with on_checked_path(), allocations.observed(persistent(made)) as observation:
         session.decode(B)
     lived = planned("cached", sizes, 1, 1)
     cache = next(point for point in lived.events if point.event.name == "kv_cache")

@@ -26,8 +26,8 @@ NUMERIC_COLUMN = (
     "exact", "logarithm", "rounded", "floats", "arrays", "names", "kernels",
     "vjp", "fused", "softmax", "ops", "trace", "backward", "unfolding", "tape", "retained",
     "gradcheck", "initial", "layers", "tokenizer", "layout", "batches", "rope", "attention",
-    "config", "block",
-    "checkpoint", "prepared", "backbone", "text", "fresh", "cache", "incremental", "session",
+    "config", "block", "checkpoint", "prepared", "backbone", "text", "fresh", "cache",
+    "incremental", "row", "session",
 )  # fmt: skip
 RECORD_COLUMN = (
     *NUMERIC_COLUMN[: NUMERIC_COLUMN.index("kernels")], "canonical", "fields", "identity",

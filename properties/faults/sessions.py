@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from logitproof.core import floats, incremental
+from logitproof.core import floats, incremental, row
 from logitproof.core.cache import KvCache, LayerCache, Ticket, WorkCounters
 from logitproof.core.floats import Array
 from logitproof.core.rope import RotaryTable
@@ -41,27 +41,27 @@ def _during(right: Any, state: dict[str, Any], facts: Any) -> Any:
 
 @mistake(
     (DecodeSession, "decode"),
-    (RotaryTable, "rotate"),
+    (row, "rotate_rows"),
     source="notes/field.md section 3.1, RoPE after cache operations (mlx-lm 1699)",
 )
 def decode_one_position_late(right_decode: Any, right_rotate: Any) -> Any:
     """A decoded token reads its position after the cache has advanced; prompts are right."""
     state: dict[str, Any] = {}
 
-    def rotate(self: RotaryTable, x: Any, offset: int = 0, **arguments: Any) -> Any:
-        late = min(offset + state.get("late", 0), self.capacity - x.shape[-2])
-        return right_rotate(self, x, late, **arguments)
+    def rotate(rotation: RotaryTable, heads: Array, position: int) -> Any:
+        late = min(position + state.get("late", 0), rotation.capacity - 1)
+        return right_rotate(rotation, heads, late)
 
     return _during(right_decode, state, lambda _: {"late": 1}), rotate
 
 
-@mistake((DecodeSession, "extend"), (RotaryTable, "rotate"), source="cases: kv-offset-stale-chunk")
+@mistake((DecodeSession, "extend"), (row, "rotate_rows"), source="cases: kv-offset-stale-chunk")
 def chunk_keeps_first_offset(right_extend: Any, right_rotate: Any) -> Any:
     """All tokens of a later chunk stand at the position where it began."""
     state: dict[str, Any] = {}
 
-    def rotate(self: RotaryTable, x: Any, offset: int = 0, **arguments: Any) -> Any:
-        return right_rotate(self, x, state.get("start", offset), **arguments)
+    def rotate(rotation: RotaryTable, heads: Array, position: int) -> Any:
+        return right_rotate(rotation, heads, state.get("start", position))
 
     return _during(right_extend, state, lambda session: {"start": session.length}), rotate
 
