@@ -99,9 +99,7 @@ class ReversePass:
         -0.0, gives both zeros one sum.
         """
         adjoints = self.adjoints
-        for parent, contribution in zip(
-            child._parents, _contributions(child, upstream), strict=True
-        ):
+        for parent, contribution in zip(child._parents, child._vjp.rule(upstream), strict=True):
             key = id(parent)
             previous = adjoints.get(key)
             if not parent.tracked:
@@ -181,27 +179,33 @@ class ReversePass:
     def _accumulated(self) -> list[tuple[Parameter, Array]]:
         """Every parameter in topology order with its prospective gradient."""
         prospective = []
-        for index, leaf in enumerate(self.topology):
-            if not leaf.is_parameter:
-                continue
-            node = cast("Parameter", leaf)
-            adjoint = self.adjoints.get(id(node))
-            after = node._gradient if adjoint is None else _plus(node._gradient, adjoint)
-            bad = first_non_finite(np.asarray(after))
-            if bad is not None and adjoint is not None:
-                raise NumericRefusal(
-                    code=Code.NON_FINITE_ACCUMULATED_GRADIENT,
-                    what=node.name,
-                    at=bad[0],
-                    value=bad[1],
-                    details={
-                        "node": index,
-                        "stored": float(node._gradient.reshape(-1)[bad[0]]),
-                        "pass_adjoint": float(adjoint.reshape(-1)[bad[0]]),
-                    },
-                )
-            prospective.append((node, np.asarray(after)))
+        with np.errstate(all="ignore"):
+            for index, leaf in enumerate(self.topology):
+                if leaf.is_parameter:
+                    node = cast("Parameter", leaf)
+                    prospective.append((node, self._sum(node, index)))
         return prospective
+
+    def _sum(self, node: Parameter, index: int) -> Array:
+        """The stored gradient and the pass's. Refuses: numeric/non-finite-accumulated-gradient"""
+        stored, adjoint = node._gradient, self.adjoints.get(id(node))
+        if adjoint is None:
+            return stored
+        after = np.asarray(stored + adjoint)
+        bad = first_non_finite(after)
+        if bad is not None:
+            raise NumericRefusal(
+                code=Code.NON_FINITE_ACCUMULATED_GRADIENT,
+                what=node.name,
+                at=bad[0],
+                value=bad[1],
+                details={
+                    "node": index,
+                    "stored": float(stored.reshape(-1)[bad[0]]),
+                    "pass_adjoint": float(adjoint.reshape(-1)[bad[0]]),
+                },
+            )
+        return after
 
     def commit(self) -> None:
         """Write every gradient.
@@ -273,11 +277,6 @@ def _evidence(child: Tensor, operand: int) -> Mapping[str, object]:
         for name, fact in evidence.items()
     }
     return MappingProxyType(copies)
-
-
-def _plus(left: Array, right: Array) -> Array:
-    with np.errstate(all="ignore"):
-        return left + right
 
 
 def _graph_released(node: Tensor) -> StateRefusal:

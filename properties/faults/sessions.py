@@ -241,8 +241,9 @@ def session_guards_nothing(_: Any, __: Any) -> Any:
 def head_keeps_first_table(right: Any) -> Any:
     """The head copies the table when the decoder is built."""
 
-    def init(self: TextOutputHead, table: Any) -> None:
-        right(self, Parameter(table.name, table.value) if hasattr(table, "name") else table)
+    def init(self: TextOutputHead, table: Any, **form: Any) -> None:
+        own = Parameter(table.name, table.value) if hasattr(table, "name") else table
+        right(self, own, **form)
 
     return init
 
