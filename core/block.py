@@ -141,28 +141,24 @@ class DecoderBlock:
         """
         if kernel is None or layout is None or not self._fuses(x, layout):
             return self.inspect(x, layout=layout, context=context)["output"]
-        attention, gain = self.attention, self.attention_norm.gain
+        attention = self.attention
 
         def steps(x: Tensor, *_: Tensor) -> Tensor:
-            return self._attended(x, self._normed(x, context), layout, context)[
-                "attention_residual"
-            ]
+            return self.inspect(x, layout=layout, context=context)["output"]
 
-        residual = fused.either(
+        return fused.either(
             context,
-            fused.attention_residual,
+            fused.block,
             x,
-            *attention.parameters,
-            gain,
+            *self.parameters,
             *(x, x, x),
             steps=steps,
-            epsilon=self.attention_norm.epsilon,
+            epsilons=(self.attention_norm.epsilon, self.ffn_norm.epsilon),
             heads=attention.heads,
             turns=attention.turns(layout),
             allowed=layout.allowed(),
             kernel=kernel,
         )
-        return self.feed_forward(residual, context=context, kernel=kernel)
 
     def _fuses(self, x: Tensor, layout: SequenceLayout) -> bool:
         """Whether the fused forms cover this call: what they do not, the steps do or refuse."""
@@ -171,7 +167,7 @@ class DecoderBlock:
             isinstance(x, Tensor)
             and x.shape == (*layout.shape, attention.model_width)
             and layout.last_position < attention.rotation.capacity
-            and len(attention.parameters) == 4
+            and len(self.parameters) == 9  # none has a bias
         )
 
     def inspect(

@@ -18,12 +18,12 @@ import numpy as np
 from .errors import Refusal
 from .floats import Array, Ids
 from .kernels import Kernel, Mask, OutOfRange
-from .vjp import Contributions, Result, Vjp
+from .vjp import Contributions, Result, Vjp, is_quiet
 
 if TYPE_CHECKING:
     from .tape import Context, Tensor
 
-__all__ = ["Folded", "attention_residual", "either", "feed_forward_residual", "mean_nll", "norm",
+__all__ = ["Folded", "block", "either", "feed_forward_residual", "mean_nll", "norm",
            "tied_head"]  # fmt: skip
 
 Steps: TypeAlias = "Callable[..., Tensor]"
@@ -59,11 +59,12 @@ def either(
 def _ends_with(op_name: str) -> Callable[[Any], Any]:
     """Gives a fused operation the name of its last step, and silence while it computes."""
 
-    def name(operation: Any) -> Any:
+    def name(operation: Callable[..., Result]) -> Any:
         def quiet(*operands: Array, **arguments: Any) -> Result:
+            if is_quiet():
+                return operation(*operands, **arguments)
             with np.errstate(all="ignore"):
-                value, rule = operation(*operands, **arguments)
-            return value, rule
+                return operation(*operands, **arguments)
 
         quiet.op_name = op_name  # type: ignore[attr-defined]
         quiet.__doc__ = operation.__doc__
@@ -226,32 +227,55 @@ def norm(
 
 
 @_ends_with("add")
-def attention_residual(
+def block(
     x: Array,
-    query: Array,
-    key: Array,
-    value: Array,
-    output: Array,
-    gain: Array,
-    *_: Array,
-    epsilon: float,
+    *operands: Array,
+    epsilons: tuple[float, float],
     heads: int,
     turns: tuple[Array, Array],
     allowed: tuple[Mask, Mask],
     kernel: Kernel,
     steps: Steps,
 ) -> Result:
-    """x + attention(norm(x)). Operands: x, the four weights, the gain, then x three times."""
-    n, norm_reverse = _normalised(x, gain, epsilon, kernel)
-    branch, reverse = _attended(n, (query, key, value, output), heads, turns, allowed, kernel)
+    """a = x + attention(norm(x)); a + swiglu(norm(a)).
+
+    Operands: x, the nine parameters in block order, then x three times.
+    """
+    gain, query, key, value, output, last_gain, gate, up, down = operands[:9]
+    n, norm_reverse = _normalised(x, gain, epsilons[0], kernel)
+    weights = (query, key, value, output)
+    residual, reverse = _attended(n, weights, heads, turns, allowed, kernel)
+    residual += x
+    result, last = _residual_feed_forward(residual, gate, up, down, last_gain, epsilons[1], kernel)
 
     def rule(upstream: Array) -> Contributions:
+        (first, second, third), last_gain_gradient, gradients = last(upstream)
+        adjoint = upstream + first
+        adjoint += second
+        adjoint += third
+        inner, attention_gradients = reverse(adjoint)
+        gain_gradient, *parts = norm_reverse(inner)
+        return (
+            adjoint, gain_gradient, *attention_gradients, last_gain_gradient, *gradients, *parts,
+        )  # fmt: skip
+
+    return result, Folded(rule, steps)
+
+
+def _residual_feed_forward(
+    x: Array, gate: Array, up: Array, down: Array, gain: Array, epsilon: float, kernel: Kernel
+) -> tuple[Array, Callable[[Array], tuple[Contributions, Array, Contributions]]]:
+    """x + swiglu(norm(x)), and u -> (what x gets beside u, the gain's, the weights')."""
+    n, norm_reverse = _normalised(x, gain, epsilon, kernel)
+    branch, reverse = _gated(n, gate, up, down, kernel)
+
+    def back(upstream: Array) -> tuple[Contributions, Array, Contributions]:
         arrived, gradients = reverse(upstream)
         gain_gradient, *parts = norm_reverse(arrived)
-        return (upstream, *gradients, gain_gradient, *parts)
+        return tuple(parts), gain_gradient, gradients
 
     branch += x
-    return branch, Folded(rule, steps)
+    return branch, back
 
 
 @_ends_with("add")
@@ -267,16 +291,13 @@ def feed_forward_residual(
     steps: Steps,
 ) -> Result:
     """x + swiglu(norm(x)). Operands: x, the three weights, the gain, then x three times."""
-    n, norm_reverse = _normalised(x, gain, epsilon, kernel)
-    branch, reverse = _gated(n, gate, up, down, kernel)
+    value, reverse = _residual_feed_forward(x, gate, up, down, gain, epsilon, kernel)
 
     def rule(upstream: Array) -> Contributions:
-        arrived, gradients = reverse(upstream)
-        gain_gradient, *parts = norm_reverse(arrived)
+        parts, gain_gradient, gradients = reverse(upstream)
         return (upstream, *gradients, gain_gradient, *parts)
 
-    branch += x
-    return branch, Folded(rule, steps)
+    return value, Folded(rule, steps)
 
 
 @_ends_with("matmul")

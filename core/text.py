@@ -37,7 +37,7 @@ from .names import check_distinct
 from .prepared import PreparedDecoderInput
 from .rope import RotaryTable
 from .tape import RECORDING, Context, Parameter, Tensor, reading_all
-from .vjp import Operation
+from .vjp import Operation, quiet_pass
 
 __all__ = [
     "LOSS_ORDER",
@@ -374,7 +374,7 @@ class Decoder:
         ids: integers [B, T], -1 in inactive cells
         Refuses: `TOKEN_ORDER`, `PREPARED_ORDER`, then the layers' in data-flow order
         """
-        with reading_all(list(self.parameters.values())):
+        with quiet_pass(), reading_all(list(self.parameters.values())):
             encoder = TextInputEncoder(self, ids, layout)
             prepared = encoder.encode(context, self.backbone)
             hidden = self.backbone.hidden(prepared)

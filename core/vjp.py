@@ -24,6 +24,7 @@ __all__ = [
     "broadcast_shape",
     "check_axis",
     "check_element_count",
+    "is_quiet",
     "named",
     "quiet_pass",
 ]
@@ -51,6 +52,11 @@ def quiet_pass() -> Iterator[None]:
             yield
         finally:
             _THREAD.quiet = before
+
+
+def is_quiet() -> bool:
+    """True inside `quiet_pass`."""
+    return _THREAD.quiet
 
 
 class Vjp:

@@ -156,9 +156,9 @@ def fused_flat_weight_gradient(right: Any) -> Any:
     return gated
 
 
-@fusion((fused, "feed_forward_residual"), kind="order", source=ORDERS)
+@fusion((fused, "block"), kind="order", source=ORDERS)
 def fused_residual_last(right: Any) -> Any:
-    """The fused feed-forward delivers the residual's contribution after those of its norm."""
+    """The fused block delivers the residual's contribution after those of its norm."""
 
     def operation(*operands: Array, **arguments: Any) -> Any:
         value, folded = right(*operands, **arguments)

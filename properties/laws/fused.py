@@ -24,6 +24,7 @@ NEEDS = ("specified-bits", "forms")
 # itself then overflows, or comes near it.
 EXPONENTS = (300, 508, 510, 511, 512, 513, 540, 700, 1000)
 # Where scores of some queries and keys overflow and those of others do not, in hot attention.
+QUERY_AND_KEY = tuple(f"blocks.0.attention.{role}.weight" for role in ("query", "key"))
 SOME_SCORES = 509
 # Powers of two that a reverse pass starts from: at the last some sums overflow, others do not.
 SEEDS = (500, 1000, 1020, 1022)
@@ -31,33 +32,32 @@ SEEDS = (500, 1000, 1020, 1022)
 
 @dataclass(frozen=True, kw_only=True)
 class Steep(Case):
-    """A case in which one parameter is multiplied by a power of two."""
+    """A case in which some parameters are multiplied by a power of two."""
 
-    name: str
+    names: tuple[str, ...]
     exponent: int
 
     @cached_property
     def weights(self) -> dict[str, Any]:
-        """Those of the plain case but for one."""
+        """Those of the plain case but for some."""
         plain = dict(Case.weights.func(self))  # type: ignore[attr-defined]
-        plain[self.name] = doubles(plain[self.name]) * 2.0**self.exponent
-        return plain
+        steep = {name: doubles(plain[name]) * 2.0**self.exponent for name in self.names}
+        return plain | steep
 
     def __str__(self) -> str:
-        return f"{self.name} times 2**{self.exponent}; {Case.__str__(self)}"
+        return f"{' and '.join(self.names)} times 2**{self.exponent}; {Case.__str__(self)}"
 
 
 def _steep_cases(count: int) -> Iterator[Steep]:
     for i, case in enumerate(mixed_cases(count)):
         generator = Generator(9000 + i)
         shapes = case.config.parameter_shapes()
-        names = list(shapes)
-        name = names[generator.below(len(names))]
+        names = (list(shapes)[generator.below(len(shapes))],)
         exponent = EXPONENTS[generator.below(len(EXPONENTS))]
         if i % 4 == 0 and case.config.layers:
-            name, exponent = "blocks.0.attention_norm.gain", SOME_SCORES
+            names, exponent = QUERY_AND_KEY, SOME_SCORES
         facts = {name: getattr(case, name) for name in Case.__dataclass_fields__}
-        yield Steep(**facts, name=name, exponent=exponent)
+        yield Steep(**facts, names=names, exponent=exponent)
 
 
 def _cases(count: int) -> Iterator[Case]:
