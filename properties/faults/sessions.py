@@ -61,7 +61,9 @@ def chunk_keeps_first_offset(right_extend: Any, right_rotate: Any) -> Any:
     state: dict[str, Any] = {}
 
     def rotate(rotation: RotaryTable, heads: Array, position: int) -> Any:
-        return right_rotate(rotation, heads, state.get("start", position))
+        if "start" not in state:
+            return right_rotate(rotation, heads, position)
+        return np.concatenate([right_rotate(rotation, t[None], state["start"]) for t in heads])
 
     return _during(right_extend, state, lambda session: {"start": session.length}), rotate
 
