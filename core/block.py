@@ -164,8 +164,7 @@ class DecoderBlock:
         """Whether the fused forms cover this call: what they do not, the steps do or refuse."""
         attention = self.attention
         return (
-            isinstance(x, Tensor)
-            and x.shape == (*layout.shape, attention.model_width)
+            getattr(x, "shape", None) == (*layout.shape, attention.model_width)
             and layout.last_position < attention.rotation.capacity
             and len(self.parameters) == 9  # none has a bias
         )

@@ -219,9 +219,8 @@ class TextOutputHead:
             with at_stage("project_vocabulary"):
                 return context.apply(ops.matmul, hidden, columns)
 
-        if kernel is None or not isinstance(hidden, Tensor) or len(hidden.shape) != 3:
-            return steps(hidden, table)
-        if hidden.shape[2] != table.shape[1]:
+        shape: tuple[int, ...] = getattr(hidden, "shape", ())
+        if kernel is None or len(shape) != 3 or shape[2] != table.shape[1]:
             return steps(hidden, table)
         return fused.either(context, fused.tied_head, hidden, table, steps=steps, kernel=kernel)
 

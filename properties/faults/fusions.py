@@ -11,7 +11,7 @@ import numpy as np
 
 from logitproof.core import floats, fused, unfolding
 from logitproof.core.floats import Array
-from logitproof.core.kernels import Kernel
+from logitproof.core.kernels import Kernel, OutOfRange
 from logitproof.core.layout import SequenceLayout
 
 from .fault import Fault, planted
@@ -189,7 +189,7 @@ def _named_by_end(context: Any, operation: Any, *operands: Any, steps: Any, **fa
     """The fused operation's own refusal, where the steps would say more."""
     try:
         return context.apply(operation, *operands, steps=steps, **facts)
-    except fused.OutOfRange:
+    except OutOfRange:
         return steps(*operands)
 
 

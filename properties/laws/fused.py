@@ -3,9 +3,9 @@
 Everything is compared: bits, and where a call is refused, every fact of the refusal.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from logitproof.properties.scalar import Generator
@@ -52,7 +52,7 @@ def _steep_cases(count: int) -> Iterator[Steep]:
     for i, case in enumerate(mixed_cases(count)):
         generator = Generator(9000 + i)
         shapes = case.config.parameter_shapes()
-        names = (list(shapes)[generator.below(len(shapes))],)
+        names: tuple[str, ...] = (list(shapes)[generator.below(len(shapes))],)
         exponent = EXPONENTS[generator.below(len(EXPONENTS))]
         if i % 4 == 0 and case.config.layers:
             names, exponent = QUERY_AND_KEY, SOME_SCORES
@@ -74,7 +74,7 @@ def _answer(call: Callable[[], Any]) -> list[tuple[str, str]]:
     except ValueError as refusal:
         return [("refusal", repr(refusal))]
     parts = given if isinstance(given, dict) else {"result": given}
-    return [(name, _words(part)) for name, part in parts.items()]
+    return [("count of parts", str(len(parts))), *((n, _words(p)) for n, p in parts.items())]
 
 
 def _words(part: Any) -> str:
@@ -84,8 +84,10 @@ def _words(part: Any) -> str:
     return f"{values.shape} {values.tobytes().hex()}"
 
 
-def _alike(what: str, calls: Sequence[Callable[[], Any]]) -> Difference | None:
-    steps, fused = map(_answer, calls)
+def _alike(
+    what: str, forms: tuple[Capable, Capable], call: Callable[[Capable], Any]
+) -> Difference | None:
+    steps, fused = (_answer(partial(call, form)) for form in forms)
     for (name, expected), (other, actual) in zip(steps, fused, strict=False):
         if (name, expected) != (other, actual):
             return Difference(
@@ -104,9 +106,9 @@ def _forms(implementation: Capable, case: Case) -> tuple[Capable, Capable]:
 def _forward(implementation: Capable, case: Case) -> Difference | None:
     forms = _forms(implementation, case)
     batch = (case.ids, case.targets, case.layout, case.valid)
-    calls = [lambda f=form: f.logits(case.ids, case.layout) for form in forms]
-    sums = [lambda f=form: f.loss_sum(*batch) for form in forms]
-    return _alike("the logits", calls) or _alike("the raw sum", sums)
+    return _alike("the logits", forms, lambda form: form.logits(case.ids, case.layout)) or _alike(
+        "the raw sum", forms, lambda form: form.loss_sum(*batch)
+    )
 
 
 def _gradients(implementation: Capable, case: Case) -> Difference | None:
@@ -117,7 +119,7 @@ def _gradients(implementation: Capable, case: Case) -> Difference | None:
         loss, gradients = form.loss_and_gradients(*batch)
         return {"the loss": loss, **gradients}
 
-    return _alike("a pass", [lambda f=form: one(f) for form in forms])
+    return _alike("a pass", forms, one)
 
 
 def _passes(implementation: Capable, case: Case) -> Difference | None:
@@ -130,8 +132,8 @@ def _passes(implementation: Capable, case: Case) -> Difference | None:
         def call(form: Capable) -> Any:
             return form.backward_passes(case.ids, case.targets, [1.0, seed])
 
-        yield _alike(f"passes of 1 and {seed:g}", [lambda f=form: call(f) for form in forms])
-        yield _alike("the state", [lambda f=form: dict(f.snapshot()) for form in forms])
+        yield _alike(f"passes of 1 and {seed:g}", forms, call)
+        yield _alike("the state", forms, lambda form: dict(form.snapshot()))
 
     return first(d for power in SEEDS for d in one(2.0**power))
 
@@ -147,7 +149,7 @@ def _traces(implementation: Capable, case: Case) -> Difference | None:
     def one(form: Capable) -> dict[str, str]:
         return {f"line {i}": line for i, line in enumerate(form.traced(*batch))}
 
-    return _alike("a traced pass", [lambda f=form: one(f) for form in forms])
+    return _alike("a traced pass", forms, one)
 
 
 LAWS = (
