@@ -84,10 +84,10 @@ class ReversePass:
                     continue
                 if self._edges is None and getattr(child._vjp, "steps", None) is not None:
                     self._visit_fused(child, upstream)
-                else:
-                    if id(child) in self._unlooked and not is_finite(upstream):
-                        raise OutOfRange
-                    self._visit(child, upstream, reverse_index)
+                    continue
+                if id(child) in self._unlooked and not is_finite(upstream):
+                    raise OutOfRange
+                self._visit(child, upstream, reverse_index)
 
     def _visit_fused(self, child: Tensor, upstream: Array) -> None:
         """The contributions of a fused node, delivered without a look at each.

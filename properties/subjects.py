@@ -35,7 +35,7 @@ from .scalar.generator import depth_scaled as scaled_by_depth
 from .scalar.generator import matrix
 from .taps import core_taps, scalar_taps
 
-__all__ = ["BlasSubject", "CoreSubject", "DecoderUnderTest", "ScalarSubject"]
+__all__ = ["BlasSubject", "CoreSubject", "DecoderUnderTest", "ScalarSubject", "StepsSubject"]
 
 Array = NDArray[np.float64]
 
@@ -214,6 +214,13 @@ class CoreSubject(CoreComponents):
 
     def _gradients(self) -> dict[str, Array]:
         return {name: p.gradient for name, p in self.decoder.parameters.items()}
+
+
+class StepsSubject(CoreSubject):
+    """The core's composed operations, one by one: the definition."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
 
 
 class BlasSubject(CoreSubject):

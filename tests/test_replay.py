@@ -14,7 +14,7 @@ from logitproof.properties.laws import Law
 from logitproof.properties.laws.cases import Case, full_cases, mixed_cases
 from logitproof.properties.laws.difference import Difference
 from logitproof.properties.laws.regimes import truth_cases
-from logitproof.properties.subjects import CoreSubject
+from logitproof.properties.subjects import StepsSubject
 from logitproof.properties.verify.divergence import divergence
 from logitproof.properties.verify.places import place_of
 from logitproof.properties.verify.plain import NotPlain, from_plain, to_plain
@@ -37,12 +37,14 @@ SMALLEST = [
 def stored(tmp_path: Path) -> Path:
     """The replay of a case that a planted fault fails."""
     with FAULTS["mask-off-by-one"]:
-        cli.main(["verify", "--law", CAUSALITY.id, "--replays", str(tmp_path)])
+        cli.main(
+            ["verify", "--decoder", "core-steps", "--law", CAUSALITY.id, "--replays", str(tmp_path)]
+        )
     return tmp_path / "decoder.prefix-causality.replay.json"
 
 
 def first_failing(law: Law) -> Any:
-    return next(case for case in law.cases(40) if failure(law, CoreSubject, case) is not None)
+    return next(case for case in law.cases(40) if failure(law, StepsSubject, case) is not None)
 
 
 def test_a_replay_fails_with_the_fault_and_holds_without(stored: Path, capsys: Output) -> None:
@@ -65,7 +67,7 @@ def test_a_replay_is_tried_on_another_decoder(stored: Path) -> None:
 def test_a_replay_holds_its_case_as_plain_data(stored: Path) -> None:
     facts = json.loads(stored.read_text("utf-8"))
     assert list(facts) == ["format", "laws", "law", "decoder", "case", "found"]
-    assert (facts["laws"], facts["decoder"]) == (laws.VERSION, "core")
+    assert (facts["laws"], facts["decoder"]) == (laws.VERSION, "core-steps")
     assert facts["case"]["scale"] == "3ff0000000000000"
     assert facts["case"]["ids"] == [[0, 0]]
     assert facts["case"]["config"]["rope_base"] == "40c3880000000000"
@@ -178,9 +180,9 @@ def test_a_failing_case_shrinks_to_the_same_small_one(
     law = laws.REGISTRY[law_id]
     with FAULTS[fault]:
         case = first_failing(law)
-        small = shrunk(law, CoreSubject, case)
-        assert small == shrunk(law, CoreSubject, case)
-        before, after = (failure(law, CoreSubject, c) for c in (case, small))
+        small = shrunk(law, StepsSubject, case)
+        assert small == shrunk(law, StepsSubject, case)
+        before, after = (failure(law, StepsSubject, c) for c in (case, small))
     assert before is not None
     assert after is not None
     assert before.kind == after.kind
@@ -189,14 +191,14 @@ def test_a_failing_case_shrinks_to_the_same_small_one(
 
 def test_a_case_that_holds_stays_as_it_is() -> None:
     case = next(full_cases(1))
-    assert shrunk(CAUSALITY, CoreSubject, case) is case
+    assert shrunk(CAUSALITY, StepsSubject, case) is case
 
 
 @pytest.mark.parametrize("case", [*islice(mixed_cases(6), 3, 6)], ids=lambda c: f"seed-{c.seed}")
 def test_every_smaller_case_is_a_valid_one(case: Case) -> None:
     law = laws.REGISTRY["decoder.recomputation"]
     candidates = list(smaller(case))
-    assert [c for c in candidates if failure(law, CoreSubject, c) is not None] == []
+    assert [c for c in candidates if failure(law, StepsSubject, c) is not None] == []
     assert len(candidates) > 10
 
 
@@ -204,14 +206,14 @@ def test_every_smaller_case_is_a_valid_one(case: Case) -> None:
 def test_every_smaller_case_of_a_regime_is_a_valid_one(case: Case) -> None:
     law = laws.REGISTRY["truth.logits"]
     candidates = list(smaller(case))
-    assert [c for c in candidates[::6] if failure(law, CoreSubject, c) is not None] == []
+    assert [c for c in candidates[::6] if failure(law, StepsSubject, c) is not None] == []
     assert len(candidates) > 10
 
 
 def test_a_case_of_a_regime_shrinks_to_what_the_fault_needs() -> None:
     law = laws.REGISTRY["truth.logits"]
     with FAULTS["packed-segments-leak"]:
-        small = shrunk(law, CoreSubject, first_failing(law))
+        small = shrunk(law, StepsSubject, first_failing(law))
     assert str(small).startswith("regime layout=packed; xavier weights from seed 0; V=2 D=2")
     assert small.segments == ((1, 1),)
 
@@ -251,7 +253,7 @@ def test_a_place_is_told_in_the_words_of_a_decoder(
 @pytest.mark.parametrize("law", ["decoder.scalar-bits", "published.logits", "truth.logits"])
 def test_a_right_forward_leaves_the_scalar_decoders_nowhere(law: str) -> None:
     cases = islice(laws.REGISTRY[law].cases(8), 8)
-    assert [place for case in cases if (place := divergence(CoreSubject, case))] == []
+    assert [place for case in cases if (place := divergence(StepsSubject, case))] == []
 
 
 @pytest.mark.parametrize(
@@ -266,21 +268,21 @@ def test_a_right_forward_leaves_the_scalar_decoders_nowhere(law: str) -> None:
 def test_the_first_stage_that_is_wrong_is_told(fault: str, stage: str) -> None:
     law = laws.REGISTRY["decoder.scalar-bits"]
     with FAULTS[fault]:
-        place = divergence(CoreSubject, first_failing(law))
+        place = divergence(StepsSubject, first_failing(law))
     assert str(place).startswith(stage)
 
 
 def test_without_taps_or_a_batch_there_is_no_stage() -> None:
     case = next(full_cases(1))
     assert divergence(Untapped, case) is None
-    assert divergence(CoreSubject, next(iter(laws.REGISTRY["gather.duplicates"].cases(1)))) is None
+    assert divergence(StepsSubject, next(iter(laws.REGISTRY["gather.duplicates"].cases(1)))) is None
 
 
-class Untapped(CoreSubject):
+class Untapped(StepsSubject):
     capabilities: Mapping[str, bool] = {}
 
 
-class Rough(CoreSubject):
+class Rough(StepsSubject):
     """Logits a little off; it promises no bits."""
 
     capabilities: Mapping[str, bool] = {"taps": True}

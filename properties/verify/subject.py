@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from logitproof.properties.cli import UsageError
 from logitproof.properties.laws import DecoderUnderTest
-from logitproof.properties.subjects import BlasSubject, CoreSubject, ScalarSubject
+from logitproof.properties.subjects import BlasSubject, CoreSubject, ScalarSubject, StepsSubject
 
 from .environment import check_subnormals
 
@@ -20,6 +20,7 @@ Make: TypeAlias = Callable[[], DecoderUnderTest]
 
 SHIPPED: Mapping[str, Make] = {
     "core": CoreSubject,
+    "core-steps": StepsSubject,
     "core-blas": BlasSubject,
     "scalar": ScalarSubject,
 }
