@@ -30,12 +30,11 @@ MAX_RANK = 32  # numpy's own limit is 64, and operations add axes
 
 def sealed(array: Any) -> Any:
     """The array as a view that nobody can write, or make writable, from now on."""
-    owner = array.base
-    if owner is not None:
-        while isinstance(owner, np.ndarray):
-            above, owner = owner, owner.base
-            if not isinstance(owner, np.ndarray):
-                above.flags.writeable = False
+    owner = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    if owner is not array:
+        owner.flags.writeable = False
     array.flags.writeable = False
     return array.view()
 

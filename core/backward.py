@@ -158,7 +158,8 @@ class ReversePass:
         """next = previous + contribution, with +0.0 before the first arrival."""
         previous = self.adjoints.get(id(parent))
         if previous is None:
-            self.adjoints[id(parent)] = np.asarray(contribution + 0.0)
+            first = contribution + 0.0
+            self.adjoints[id(parent)] = first if first.ndim else np.asarray(first)
             return
         after = np.asarray(previous + contribution)
         bad = first_non_finite(after)
@@ -258,13 +259,15 @@ def _contributions(child: Tensor, upstream: Array) -> list[Array]:
     """
     contributions = []
     for part in child._vjp(upstream):
-        array = np.asarray(part)
-        if type(array) is not np.ndarray or array.dtype != np.float64:
-            array = as_float64(array, what=f"{child.op} contribution")
-        contributions.append(array)
-    shapes = [part.shape for part in contributions]
-    wanted = [parent._value.shape for parent in child._parents]
-    if shapes != wanted:
+        if type(part) is not np.ndarray or part.dtype != np.float64:
+            part = as_float64(np.asarray(part), what=f"{child.op} contribution")
+        contributions.append(part)
+    parents = child._parents
+    fits = len(contributions) == len(parents)
+    for part, parent in zip(contributions, parents, strict=False):
+        fits = fits and part.shape == parent._value.shape
+    if not fits:
+        shapes, wanted = [p.shape for p in contributions], [p.shape for p in parents]
         check_equal(Code.CONTRIBUTION_MISMATCH, child.op, wanted, shapes)
     return contributions
 

@@ -206,6 +206,12 @@ class LayerCache:
     def binds(self, attention: Attention) -> tuple[object, object] | None:
         """Widths, parameter nodes, revisions and RoPE facts, in this order; None when all agree."""
         now = _facts(attention)
+        if now == self._facts:
+            for binding, parameter in zip(self._bindings, attention.parameters, strict=True):
+                if binding.node is not parameter or binding.revision != parameter._revision:
+                    break
+            else:
+                return None
         for expected, actual in zip(now[:3], self._facts[:3], strict=True):
             if expected != actual:
                 return expected, actual

@@ -94,7 +94,7 @@ def mul(a: Array, b: Array) -> Result:
     return a * b, Vjp(rule, saved_a, {**_evidence(b, shape), "other": a})
 
 
-@named("broadcast")
+@named("broadcast", rounds=False)
 def broadcast_to(a: Array, *, shape: Sequence[int]) -> Result:
     """`a` repeated to exactly `shape`.
 
@@ -115,7 +115,7 @@ def broadcast_to(a: Array, *, shape: Sequence[int]) -> Result:
     return np.broadcast_to(a, target).copy(), Vjp(rule, _evidence(a, target))
 
 
-@named("reshape")
+@named("reshape", rounds=False)
 def reshape(a: Array, *, shape: Sequence[int]) -> Result:
     """The same elements in the same flat order under another shape.
 
@@ -135,7 +135,7 @@ def reshape(a: Array, *, shape: Sequence[int]) -> Result:
     return a.reshape(target).copy(), Vjp(rule, {"input_shape": a.shape, "output_shape": target})
 
 
-@named("transpose")
+@named("transpose", rounds=False)
 def transpose(a: Array, *, axes: Sequence[int]) -> Result:
     """The axes i and j swapped, as a copy.
 
@@ -224,7 +224,7 @@ def matmul(a: Array, b: Array) -> Result:
     return floats.contract(a, b), Vjp(rule, *saved)
 
 
-@named("gather_rows")
+@named("gather_rows", rounds=False)
 def gather_rows(table: Array, *, indices: object, shape: object = None) -> Result:
     """The table rows named by `indices`, in the index shape.
 
@@ -254,7 +254,7 @@ def gather_rows(table: Array, *, indices: object, shape: object = None) -> Resul
     return _take(table, checked.reshape(target))
 
 
-@named("gather_rows")
+@named("gather_rows", rounds=False)
 def checked_rows(table: Array, *, selectors: Ids) -> Result:
     """`gather_rows` for a layer that has established every fact itself."""
     return _take(table, selectors)
@@ -278,7 +278,7 @@ def _take(table: Array, selectors: Ids) -> Result:
     return value, Vjp(rule, saved)
 
 
-@named("place_rows")
+@named("place_rows", rounds=False)
 def place_rows(rows: Array, *, positions: object, count: int) -> Result:
     """`count` rows, zero but for rows[p] at positions[p]; the positions differ.
 

@@ -77,8 +77,14 @@ def run_rows(
 
 def check_known(decoder: Decoder) -> None:
     """Undecided: a part of another type, whose forward is its own."""
-    parts: list[tuple[object, type]] = [(decoder.head, TextOutputHead)]
-    for block in decoder.backbone.blocks:
+    backbone = decoder.backbone
+    parts: list[tuple[object, type]] = [
+        (decoder, Decoder),
+        (decoder.head, TextOutputHead),
+        (backbone, DecoderBackbone),
+        (backbone.final_norm, RmsNorm),
+    ]
+    for block in backbone.blocks:
         attention, ffn = block.attention, block.ffn
         linears = (attention.query, attention.key, attention.value, attention.output)
         parts += [
@@ -117,18 +123,21 @@ def embed_rows(decoder: Decoder, tokens: Sequence[int]) -> Array:
 
 def norm_rows(norm: RmsNorm, x: Array) -> Array:
     """x: [T, D]. Returns: [T, D]; numerics.md section 9."""
+    gain = norm.gain._value
+    if gain.shape != x.shape[1:]:
+        raise Undecided
     mean_square = floats.mean(x * x, axis=1, keep=True)
     if norm.epsilon == 0.0 and not mean_square.all():
         raise Undecided
     logarithm = floats.log(mean_square + norm.epsilon)
     inverse = floats.exp(logarithm * -0.5)
     _check(logarithm)  # an infinite mean square has an inverse root of 0
-    return _check((x * inverse) * norm.gain._value)
+    return _check((x * inverse) * gain)
 
 
 def linear_rows(linear: Linear, x: Array) -> Array:
     """x: [T, in]. Returns: [T, out], unchecked."""
-    y = floats.contract(x, linear.weight._value)
+    y = _product(x, linear.weight._value)
     return y if linear.bias is None else y + linear.bias._value
 
 
@@ -182,19 +191,29 @@ def mix_block(query: Array, key: Array, value: Array, cache: LayerCache) -> Arra
 
 def add_rows(identity: Array, branch: Array) -> Array:
     """The residual sum, checked."""
+    if identity.shape != branch.shape:
+        raise Undecided
     return _check(identity + branch)
 
 
 def swiglu_rows(ffn: SwiGlu, x: Array) -> Array:
     """x: [T, D]. Returns: [T, D], unchecked; numerics.md section 10."""
     gate = linear_rows(ffn.gate, x)
-    activated = gate * ops.sigmoid(gate)
-    return linear_rows(ffn.down, activated * linear_rows(ffn.up, x))
+    up = linear_rows(ffn.up, x)
+    if gate.shape != up.shape:
+        raise Undecided
+    return linear_rows(ffn.down, (gate * ops.sigmoid(gate)) * up)
 
 
 def head_rows(head: TextOutputHead, hidden: Array) -> Array:
     """hidden: [T, D]. Returns: [T, V], checked."""
-    return _check(floats.contract(hidden, floats.row_major(head.table._value.T)))
+    return _check(_product(hidden, floats.row_major(head.table._value.T)))
+
+
+def _product(rows: Array, matrix: Array) -> Array:
+    if rows.shape[1] != matrix.shape[0]:
+        raise Undecided
+    return floats.contract(rows, matrix)
 
 
 def _check(values: Array) -> Array:

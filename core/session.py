@@ -18,7 +18,6 @@ from .errors import (
     Code,
     IndexRefusal,
     RecordRefusal,
-    Refusal,
     ShapeRefusal,
     StateRefusal,
     check_equal,
@@ -205,12 +204,16 @@ class DecodeSession:
         Refuses: `DECODE_ORDER`, then the token's
         """
         self._check_open()
-        given = as_integers(id, what="token", bound=self._vocabulary)
-        if given.ndim:
-            raise ShapeRefusal(code=Code.TOKEN_RANK, what="token", expected=0, actual=given.ndim)
+        if type(id) is int:
+            token = id
+        else:
+            given = as_integers(id, what="token", bound=self._vocabulary)
+            if given.ndim:
+                code = Code.TOKEN_RANK
+                raise ShapeRefusal(code=code, what="token", expected=0, actual=given.ndim)
+            token = int(given[()])
         if not self.cache.prefill_complete:
             raise _needs_prefill(Code.DECODE_REQUIRES_PREFILL)
-        token = int(given[()])
         if not 0 <= token < self._vocabulary:
             raise IndexRefusal(
                 code=Code.DECODE_TOKEN_OUT_OF_BOUNDS,
@@ -309,7 +312,7 @@ class DecodeSession:
         with quiet_pass():
             try:
                 return run_rows(self.decoder, tokens, self.cache.layers, position)
-            except (Refusal, Undecided):
+            except (ValueError, Undecided):  # a part that does not fit, or a refusal
                 return None
 
     def _commit_rows(self, rows: Rows) -> TokenOutput:

@@ -268,7 +268,8 @@ def allowed_probabilities(scores: Array, allowed: np.ndarray[Any, np.dtype[np.bo
     exponentials = np.zeros(shape)
     exponentials[allowed] = floats.exp(shifted[allowed])
     others = exponentials.copy()
-    np.put_along_axis(others, (shifted == 0).argmax(axis=-1)[..., None], 0.0, axis=-1)
+    first = (shifted == 0).argmax(axis=-1).reshape(-1)
+    others.reshape(-1, shape[-1])[np.arange(first.size), first] = 0.0
     tail = floats.total(others, axis=len(shape) - 1, keep=True)
     return floats.clean_zeros(exponentials / (1.0 + tail))
 

@@ -76,17 +76,25 @@ class Vjp:
     def __call__(self, upstream: Array) -> Contributions:
         """The contribution to every operand, in operand order."""
         if _THREAD.quiet:
-            return tuple([np.asarray(part) for part in self.rule(upstream)])
-        with np.errstate(all="ignore"):
-            return tuple([np.asarray(part) for part in self.rule(upstream)])
+            parts = tuple(self.rule(upstream))
+        else:
+            with np.errstate(all="ignore"):
+                parts = tuple(self.rule(upstream))
+        for part in parts:
+            if type(part) is not np.ndarray:
+                return tuple([np.asarray(part) for part in parts])
+        return parts
 
 
 Result: TypeAlias = tuple[Array, Vjp]
 Operation: TypeAlias = Callable[..., Result]
 
 
-def named(op_name: str) -> Callable[[Operation], Operation]:
-    """Give an operation the name that traces and refusals show."""
+def named(op_name: str, *, rounds: bool = True) -> Callable[[Operation], Operation]:
+    """Give an operation the name that traces and refusals show.
+
+    rounds: False where values are only moved, so that nothing can overflow
+    """
 
     what = f"{op_name} operand"
 
@@ -97,7 +105,7 @@ def named(op_name: str) -> Callable[[Operation], Operation]:
                 if type(x) is not np.ndarray or x.dtype != np.float64:
                     operands = tuple([as_float64(x, what=what) for x in operands])
                     break
-            if _THREAD.quiet:
+            if not rounds or _THREAD.quiet:
                 value, vjp = operation(*operands, **arguments)
             else:
                 with np.errstate(all="ignore"):  # overflow is the finite rule's business

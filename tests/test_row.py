@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from logitproof.core import Code, Decoder, DecodeSession, NumericRefusal, Parameter, Refusal, ops
+from logitproof.core import (
+    Code,
+    Decoder,
+    DecodeSession,
+    NumericRefusal,
+    Parameter,
+    Refusal,
+    ShapeRefusal,
+    ops,
+)
 from logitproof.core.layers import Linear, RmsNorm
 from logitproof.core.liveness import measure
 from logitproof.core.modes import Payload, events
@@ -136,6 +145,69 @@ def test_a_part_of_another_type_keeps_its_own_forward() -> None:
     ffn.down = Doubled(ffn.down.weight)
     seen = [DecodeSession(decoder).prefill([0, 1]).logits for decoder in (plain, other)]
     assert not same_bits(*seen)
+
+
+@pytest.mark.parametrize("name", ["up", "down"])
+def test_a_part_that_does_not_fit_is_refused_as_on_the_checked_path(name: str) -> None:
+    decoder = new_decoder(TINY)
+    ffn = decoder.backbone.blocks[1].ffn
+    setattr(ffn, name, Linear(Parameter("narrow", np.ones((1, 1)))))
+    seen = refused(decoder)
+    with on_checked_path():
+        assert refused(decoder).facts() == seen.facts()
+    assert isinstance(seen, ShapeRefusal)
+
+
+@pytest.mark.parametrize("name", ["attention_norm", "ffn_norm"])
+def test_a_gain_that_does_not_fit_is_refused(name: str) -> None:
+    decoder = new_decoder(TINY)
+    setattr(decoder.backbone.blocks[1], name, RmsNorm(Parameter("narrow", np.ones(1)), 1e-6))
+    assert refused(decoder).code == Code.INPUT_WIDTH_MISMATCH
+
+
+def test_a_branch_of_another_width_is_refused() -> None:
+    decoder = new_decoder(TINY)
+    down = decoder.backbone.blocks[0].ffn.down
+    decoder.backbone.blocks[0].ffn.down = Linear(Parameter("n", np.ones((down.input_width, 1))))
+    assert refused(decoder).code == Code.RESIDUAL_SHAPE_MISMATCH
+
+
+def test_a_gate_of_another_width_is_refused() -> None:
+    decoder = new_decoder(TINY)
+    decoder.backbone.blocks[0].ffn.up = Linear(Parameter("n", np.ones((4, 2))))
+    assert refused(decoder).code == Code.INCOMPATIBLE_BROADCAST
+
+
+def refused_step(session: DecodeSession) -> Refusal:
+    with session, pytest.raises(Refusal) as caught:
+        session.decode(1)
+    return caught.value
+
+
+def prefilled() -> DecodeSession:
+    session = DecodeSession(new_decoder(TINY))
+    session.prefill([0])
+    return session
+
+
+def test_a_cache_that_no_longer_binds_is_refused() -> None:
+    session = prefilled()
+    attention = session.decoder.backbone.blocks[1].attention
+    attention.value = Linear(Parameter("v", np.ones((4, 4))))
+    assert refused_step(session).code == Code.PREPARED_CACHE_BINDING
+
+
+@pytest.mark.parametrize("layers", [0, 1])
+def test_a_cache_of_other_layers_is_refused(layers: int) -> None:
+    session = prefilled()
+    session.cache.layers = session.cache.layers[:layers]
+    assert refused_step(session).code == Code.PREPARED_CACHED_MODE
+
+
+def test_a_layer_of_another_length_is_refused() -> None:
+    session = prefilled()
+    session.cache.layers[1].length = 0
+    assert refused_step(session).code == Code.PREPARED_CACHE_PREFIX
 
 
 def test_a_bias_is_added() -> None:
