@@ -26,6 +26,7 @@ from logitproof.core import (
 )
 from logitproof.core.config import DecoderBlockConfig
 from logitproof.core.fresh import fresh_decoder
+from logitproof.core.kernels import ORDERED, Kernel
 from logitproof.core.layers import Linear
 from logitproof.core.rope import RotaryTable
 from logitproof.core.tokenizer import learn_merges
@@ -39,6 +40,7 @@ from .load import Case, cells
 __all__ = ["outcome"]
 
 Array = np.ndarray[Any, Any]
+KERNEL: Kernel | None = ORDERED  # of every decoder of a case; None for its steps
 Object = dict[str, Any]
 STAGE_DIGITS = 16
 
@@ -171,11 +173,11 @@ def decoder_of(case: Case) -> Decoder:
     """The decoder of a case's setup over parameters of its own."""
     fields = {name: _scalar(value) for name, value in case.setup["config"].items()}
     if "seed" in case.setup:
-        return Decoder(DecoderConfig(**fields), SplitMix64(case.setup["seed"]))
+        return Decoder(DecoderConfig(**fields), SplitMix64(case.setup["seed"]), kernel=KERNEL)
     parameters = [
         Parameter(name, numbers(weight)) for name, weight in case.setup["weights"].items()
     ]
-    return Decoder.from_parameters(DecoderConfig(**fields), parameters)
+    return Decoder.from_parameters(DecoderConfig(**fields), parameters, kernel=KERNEL)
 
 
 def _decoder(case: Case) -> Object:

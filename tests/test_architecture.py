@@ -24,9 +24,10 @@ TESTS = [path for path in SOURCES if path.is_relative_to(ROOT / "tests")]
 NUMERIC_COLUMN = (
     "codes", "errors", "sizes", "shapes",
     "exact", "logarithm", "rounded", "floats", "arrays", "names", "kernels",
-    "vjp", "softmax", "ops", "trace", "backward", "tape", "retained", "gradcheck", "initial",
-    "layers", "tokenizer", "layout", "batches", "rope", "attention", "config", "block",
-    "checkpoint", "prepared", "backbone", "text", "fresh", "cache", "incremental", "session",
+    "vjp", "fused", "softmax", "ops", "trace", "backward", "unfolding", "tape", "retained",
+    "gradcheck", "initial", "layers", "tokenizer", "layout", "batches", "rope", "attention",
+    "config", "block", "checkpoint", "prepared", "backbone", "text", "fresh", "cache",
+    "incremental", "row", "session",
 )  # fmt: skip
 RECORD_COLUMN = (
     *NUMERIC_COLUMN[: NUMERIC_COLUMN.index("kernels")], "canonical", "fields", "identity",
@@ -36,8 +37,11 @@ RECORD_COLUMN = (
 COLUMNS = (NUMERIC_COLUMN, RECORD_COLUMN, (*NUMERIC_COLUMN, *RECORD_COLUMN, "build", "__init__"))
 STRANGERS = {("ops", "tape"), ("tape", "ops")}  # the tape runs any operation and knows none
 # Under TYPE_CHECKING alone: the carrier names the type of the backbone that it is made for, the
-# reverse pass the type of the nodes it walks.
-TYPE_ONLY = {("core.prepared", "core.backbone"), ("core.backward", "core.tape")}
+# reverse pass the type of the nodes it walks, a fused operation that of the nodes of its steps.
+TYPE_ONLY = {
+    ("core.prepared", "core.backbone"), ("core.backward", "core.tape"),
+    ("core.unfolding", "core.tape"), ("core.fused", "core.tape"),
+}  # fmt: skip
 
 # Outside core: the first part of the module's name -> what it may import besides the standard
 # library. A folder name allows all of it; "properties" alone is never allowed to a judge.
@@ -96,7 +100,7 @@ MAY_IMPORT = {
     "properties.refusals": {"core"},
     "properties.record_strategies": {"hypothesis", "core"},
     "properties.record_fuzz": {"core"},
-    "properties.killing": {"properties.faults", "properties.laws", "properties.subjects"},
+    "properties.killing": {"core", "properties.faults", "properties.laws", "properties.subjects"},
     "properties.kill_table": {"properties.faults", "properties.killing"},
     "properties.fault_command": COMMAND,
     "properties.law_command": COMMAND,

@@ -4,7 +4,7 @@ import pytest
 
 from logitproof.core import RECORDING, Parameter, ops
 from logitproof.properties.faults import EQUIVALENTS, REGISTRY
-from logitproof.properties.killing import Matrix, every, family, rows
+from logitproof.properties.killing import Matrix, every, family, rows, subject_of
 from logitproof.properties.laws import REGISTRY as LAWS
 from logitproof.properties.subjects import CoreSubject
 
@@ -18,10 +18,10 @@ PAIRS = [(law.id, fault) for law in LAWS.values() for fault in law.faults]
 @pytest.mark.parametrize(("law", "fault"), PAIRS, ids=lambda value: value)
 def test_the_law_catches_the_fault_and_nothing_without_it(law: str, fault: str) -> None:
     with REGISTRY[fault]:
-        broken = LAWS[law](CoreSubject())
+        broken = LAWS[law](subject_of(fault))
     assert not broken.holds
     assert not str(broken.difference).startswith("raised")
-    assert LAWS[law](CoreSubject(), broken.cases + 1).holds
+    assert LAWS[law](subject_of(fault), broken.cases + 1).holds
 
 
 @pytest.mark.parametrize("fault", [f.id for f in REGISTRY.values() if f.kind == "order"])
@@ -98,5 +98,5 @@ def test_with_any_family_of_laws_switched_off_a_fault_survives() -> None:
 @pytest.mark.parametrize("change", EQUIVALENTS)
 def test_a_known_equivalent_changes_no_bit(change: str, law: str) -> None:
     with EQUIVALENTS[change]:
-        outcome = LAWS[law](CoreSubject(), 9)
+        outcome = LAWS[law](CoreSubject(kernel=None), 9)
     assert outcome.holds, outcome

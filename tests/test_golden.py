@@ -3,10 +3,11 @@
 import pytest
 
 from logitproof.core.codes import Code
-from logitproof.golden import check, load
+from logitproof.golden import check, load, run
 from logitproof.golden.load import Case
 from logitproof.properties.faults import REGISTRY
 from logitproof.properties.faults.fault import Fault
+from logitproof.properties.killing import FORMS
 
 pytestmark = pytest.mark.golden
 
@@ -54,6 +55,13 @@ FIRST = {
     "cached-contraction-by-blas": "matmul: the value",
     "sum-follows-memory": "blocks.0.ffn.down.weight: its gradient",
     "losses-summed-from-the-end": "indexed_mean_nll: the value",
+    "fused-norm-squares-first": "blocks.2.ffn.down.weight: its gradient",
+    "fused-square-doubled": "blocks.2.ffn.down.weight: its gradient",
+    "fused-gain-before-root": "logits of decoder",
+    "fused-query-key-value-order": "blocks.2.attention_norm.gain: its gradient",
+    "fused-gate-and-up-in-one-sum": "blocks.2.ffn_norm.gain: its gradient",
+    "fused-flat-weight-gradient": "blocks.1.ffn.down.weight: its gradient",
+    "fused-residual-last": "blocks.1.ffn.down.weight: its gradient",
 }
 
 
@@ -91,7 +99,10 @@ def test_at_least_25_single_roundings_are_changed() -> None:
 @pytest.mark.slow
 @pytest.mark.fault
 @pytest.mark.parametrize("fault", ORDERS, ids=lambda fault: fault.id)
-def test_a_changed_rounding_breaks_a_case_and_is_named(fault: Fault) -> None:
+def test_a_changed_rounding_breaks_a_case_and_is_named(
+    fault: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "KERNEL", FORMS[fault.form])
     with fault:
         apart = [(case, d) for case in NUMERIC for d in check.against_core(case)]
     assert apart != []

@@ -13,7 +13,7 @@ from logitproof.properties import cli, laws
 from logitproof.properties.faults import REGISTRY as FAULTS
 from logitproof.properties.laws.regimes import truth_cases
 from logitproof.properties.laws.ulps import EDGES, added, ulp_counts
-from logitproof.properties.subjects import CoreSubject
+from logitproof.properties.subjects import StepsSubject
 from logitproof.properties.verify.census import cells
 from logitproof.properties.verify.command import verify
 from logitproof.properties.verify.matrix import KillMatrix
@@ -64,7 +64,7 @@ def elements(text: str) -> Elements:
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Report:
     replays, plan = tmp_path_factory.mktemp("replays"), Plan(decoder="core", examples=4)
     with FAULTS["mask-off-by-one"]:
-        return verify(FEW, CoreSubject, plan, "quick", replays, lambda _: None)
+        return verify(FEW, StepsSubject, plan, "quick", replays, lambda _: None)
 
 
 def test_the_page_is_well_formed_without_scripts_or_fetches(broken: Report) -> None:

@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 from .equivalents import FAULTS as EQUIVALENT
 from .fault import Fault
+from .fusions import FAULTS as FUSIONS
 from .mistakes import FAULTS as MISTAKES
 from .orders import FAULTS as ORDERS
 from .plans import FAULTS as PLANS
@@ -17,7 +18,7 @@ from .values import FAULTS as VALUES
 
 __all__ = ["EQUIVALENTS", "REGISTRY", "Fault"]
 
-_ALL = (*ORDERS, *MISTAKES, *POSITIONS, *ROWS, *TAPES, *SESSIONS, *PLANS, *TEXTS, *VALUES)
+_ALL = (*ORDERS, *MISTAKES, *POSITIONS, *ROWS, *TAPES, *SESSIONS, *PLANS, *TEXTS, *VALUES, *FUSIONS)
 
 REGISTRY: Mapping[str, Fault] = MappingProxyType({f.id: f for f in _ALL})
 EQUIVALENTS: Mapping[str, Fault] = MappingProxyType({f.id: f for f in EQUIVALENT})

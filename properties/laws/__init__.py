@@ -5,6 +5,7 @@ from .components import Components
 from .counts import LAWS as COUNTS
 from .decoder import LAWS as DECODER
 from .functions import LAWS as FUNCTIONS
+from .fused import LAWS as FUSED
 from .gather import LAWS as GATHER
 from .law import Finding, Law, Outcome
 from .norm import LAWS as NORM
@@ -38,6 +39,7 @@ REGISTRY = registry(
     DECODER,
     TRUTH,
     CACHED,
+    FUSED,
     SESSIONS,
     POISON,
     GATHER,

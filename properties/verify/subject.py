@@ -14,7 +14,7 @@ from logitproof.properties.adapters.selftest import selftest
 from logitproof.properties.adapters.timed import Timed
 from logitproof.properties.cli import UsageError
 from logitproof.properties.laws import DecoderUnderTest
-from logitproof.properties.subjects import CoreSubject, ScalarSubject
+from logitproof.properties.subjects import BlasSubject, CoreSubject, ScalarSubject, StepsSubject
 
 from .environment import check_subnormals
 
@@ -22,7 +22,12 @@ __all__ = ["SECONDS", "SHIPPED", "Make", "adapter_complaint", "check_adapter", "
 
 Make: TypeAlias = Callable[[], DecoderUnderTest]
 
-SHIPPED: Mapping[str, Make] = {"core": CoreSubject, "scalar": ScalarSubject}
+SHIPPED: Mapping[str, Make] = {
+    "core": CoreSubject,
+    "core-steps": StepsSubject,
+    "core-blas": BlasSubject,
+    "scalar": ScalarSubject,
+}
 METHODS = ("load", "logits", "loss_and_gradients")
 SECONDS = 60.0  # that one answer of somebody else's decoder may take
 
