@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import floats, ops
+from . import floats
 from .attention import Attention
 from .backbone import DecoderBackbone
 from .block import DecoderBlock
 from .cache import LayerCache
 from .floats import Array
 from .incremental import mix_rows
+from .kernels import ORDERED, Kernel
 from .layers import Linear, RmsNorm, SwiGlu
 from .rope import RotaryTable
 from .softmax import allowed_probabilities
@@ -46,29 +47,32 @@ def run_rows(
 ) -> Rows:
     """The rows of `tokens` at the positions from `prefix` on; nothing is written.
 
-    The operations are those of `run_cached` and the head, in their order, without nodes; a row
-    has the same bits alone and in a block, for no operation lets rows see each other but the
-    mixture, where a later key only adds +0.0 times a finite value. A value is looked at where
-    nothing that is not finite before it could have been lost: infinities and NaN outlast sums,
-    products and projections, only a norm's root and a softmax absorb them.
+    The operations are those of `run_cached` and the head, in their order, without nodes. In the
+    ordered kernel a row has the same bits alone and in a block, for no operation lets rows see
+    each other but the mixture, where a later key only adds +0.0 times a finite value. A value is
+    looked at where nothing that is not finite before it could have been lost: infinities and NaN
+    outlast sums, products and projections, only a norm's root and a softmax absorb them.
 
     tokens:  one or more, each below V
     Refuses: nothing. `Undecided`, or a refusal of its parts, sends the caller to the checked path
     Source:  cache.md section 5, numerics.md section 14
     """
     backbone, T = decoder.backbone, len(tokens)
+    kernel = backbone.kernel or ORDERED
     check_known(decoder)
     check_cache(backbone, layers, prefix, T)
     keys, values = [], []
     x = embed_rows(decoder, tokens)
     for layer, block in enumerate(backbone.blocks):
-        normed = norm_rows(block.attention_norm, x)
-        attended, key, value = _attend(block.attention, normed, layers[layer], prefix, layer)
+        normed = norm_rows(block.attention_norm, x, kernel)
+        attended, key, value = _attend(
+            block.attention, normed, layers[layer], prefix, layer, kernel
+        )
         keys.append(key)
         values.append(value)
         x = add_rows(x, attended)
-        x = add_rows(x, swiglu_rows(block.ffn, norm_rows(block.ffn_norm, x)))
-    logits = head_rows(decoder.head, norm_rows(backbone.final_norm, x))
+        x = add_rows(x, swiglu_rows(block.ffn, norm_rows(block.ffn_norm, x, kernel), kernel))
+    logits = head_rows(decoder.head, norm_rows(backbone.final_norm, x, kernel), kernel)
     heads = backbone.config.heads
     scores = [heads * (position + 1) for position in range(prefix, prefix + T)]
     newest = logits[0] if T == 1 else logits[-1].copy()  # not all rows live on with the last
@@ -121,23 +125,21 @@ def embed_rows(decoder: Decoder, tokens: Sequence[int]) -> Array:
     return rows
 
 
-def norm_rows(norm: RmsNorm, x: Array) -> Array:
-    """x: [T, D]. Returns: [T, D]; numerics.md section 9."""
+def norm_rows(norm: RmsNorm, x: Array, kernel: Kernel = ORDERED) -> Array:
+    """x: [T, D]. Returns: [T, D], unchecked; numerics.md section 9."""
     gain = norm.gain._value
     if gain.shape != x.shape[1:]:
         raise Undecided
-    mean_square = floats.mean(x * x, axis=1, keep=True)
+    mean_square = kernel.mean_square(x)
     if norm.epsilon == 0.0 and not mean_square.all():
         raise Undecided
-    logarithm = floats.log(mean_square + norm.epsilon)
-    inverse = floats.exp(logarithm * -0.5)
-    _check(logarithm)  # an infinite mean square has an inverse root of 0
-    return _check((x * inverse) * gain)
+    stable = _check(mean_square + norm.epsilon)  # infinite, it has an inverse root of 0
+    return (x * kernel.inverse_root(stable)) * gain
 
 
-def linear_rows(linear: Linear, x: Array) -> Array:
+def linear_rows(linear: Linear, x: Array, kernel: Kernel = ORDERED) -> Array:
     """x: [T, in]. Returns: [T, out], unchecked."""
-    y = _product(x, linear.weight._value)
+    y = _product(x, linear.weight._value, kernel)
     return y if linear.bias is None else y + linear.bias._value
 
 
@@ -157,20 +159,44 @@ def rotate_rows(rotation: RotaryTable, heads: Array, first: int) -> Array:
 
 
 def _attend(
-    attention: Attention, normed: Array, cache: LayerCache, first: int, layer: int
+    attention: Attention,
+    normed: Array,
+    cache: LayerCache,
+    first: int,
+    layer: int,
+    kernel: Kernel,
 ) -> tuple[Array, Array, Array]:
     """The attention output [T, D], unchecked, and the new key and value rows [T, H, d_h]."""
     shape = (len(normed), attention.heads, attention.head_width)
-    query = linear_rows(attention.query, normed).reshape(shape)
-    key = linear_rows(attention.key, normed).reshape(shape)
-    value = linear_rows(attention.value, normed).reshape(shape)
-    query = rotate_rows(attention.rotation, query, first)
-    key = rotate_rows(attention.rotation, key, first)
-    if len(normed) == 1:
+    query = linear_rows(attention.query, normed, kernel).reshape(shape)
+    key = linear_rows(attention.key, normed, kernel).reshape(shape)
+    value = linear_rows(attention.value, normed, kernel).reshape(shape)
+    turned = rotate_rows(attention.rotation, np.concatenate((query, key), axis=1), first)
+    query, key = turned[:, : shape[1]], turned[:, shape[1] :]
+    if not kernel.claims_bits:
+        mix = mix_views(query, key, value, cache, kernel)
+    elif len(normed) == 1:
         mix, _ = mix_rows(query[0], key[0], value[0], cache, layer)
     else:
         mix = mix_block(query, key, value, cache)
-    return linear_rows(attention.output, mix.reshape(len(normed), -1)), key, value
+    return linear_rows(attention.output, mix.reshape(len(normed), -1), kernel), key, value
+
+
+def mix_views(query: Array, key: Array, value: Array, cache: LayerCache, kernel: Kernel) -> Array:
+    """`mix_block` where no bits are claimed: cached rows and new ones apart, nothing copied."""
+    key_columns, value_rows = cache.prefix()
+    prefix, (T, H, d_h) = cache.length, query.shape
+    lanes, new_keys, new_values = query.swapaxes(0, 1), key.transpose(1, 2, 0), value.swapaxes(0, 1)
+    scores = np.empty((H, T, prefix + T))
+    scores[..., :prefix] = kernel.product(lanes, key_columns)
+    scores[..., prefix:] = kernel.product(lanes, new_keys)
+    scores *= 1.0 / math.sqrt(float(d_h))
+    _check(scores)
+    hidden = np.arange(prefix + T) > np.arange(prefix, prefix + T)[:, None]
+    probabilities = kernel.causal(scores, ~hidden, hidden)
+    mix = kernel.product(probabilities[..., prefix:], new_values)
+    mix += kernel.product(probabilities[..., :prefix], value_rows[:, :prefix])
+    return mix.swapaxes(0, 1)
 
 
 def mix_block(query: Array, key: Array, value: Array, cache: LayerCache) -> Array:
@@ -186,7 +212,7 @@ def mix_block(query: Array, key: Array, value: Array, cache: LayerCache) -> Arra
     scores = raw * (1.0 / math.sqrt(float(query.shape[2])))
     allowed = np.arange(prefix + T) <= np.arange(prefix, prefix + T)[:, None]
     probabilities = allowed_probabilities(scores, np.broadcast_to(allowed, scores.shape))
-    return _check(floats.contract(probabilities, values)).swapaxes(0, 1)
+    return floats.contract(probabilities, values).swapaxes(0, 1)
 
 
 def add_rows(identity: Array, branch: Array) -> Array:
@@ -196,24 +222,27 @@ def add_rows(identity: Array, branch: Array) -> Array:
     return _check(identity + branch)
 
 
-def swiglu_rows(ffn: SwiGlu, x: Array) -> Array:
+def swiglu_rows(ffn: SwiGlu, x: Array, kernel: Kernel = ORDERED) -> Array:
     """x: [T, D]. Returns: [T, D], unchecked; numerics.md section 10."""
-    gate = linear_rows(ffn.gate, x)
-    up = linear_rows(ffn.up, x)
+    gate = linear_rows(ffn.gate, x, kernel)
+    up = linear_rows(ffn.up, x, kernel)
     if gate.shape != up.shape:
         raise Undecided
-    return linear_rows(ffn.down, (gate * ops.sigmoid(gate)) * up)
+    return linear_rows(ffn.down, (gate * kernel.sigmoid(gate)) * up, kernel)
 
 
-def head_rows(head: TextOutputHead, hidden: Array) -> Array:
+def head_rows(head: TextOutputHead, hidden: Array, kernel: Kernel = ORDERED) -> Array:
     """hidden: [T, D]. Returns: [T, V], checked."""
-    return _check(_product(hidden, floats.row_major(head.table._value.T)))
+    columns = head.table._value.T
+    if kernel.claims_bits:  # sums in order want runs of columns
+        columns = floats.row_major(columns)
+    return _check(_product(hidden, columns, kernel))
 
 
-def _product(rows: Array, matrix: Array) -> Array:
+def _product(rows: Array, matrix: Array, kernel: Kernel) -> Array:
     if rows.shape[1] != matrix.shape[0]:
         raise Undecided
-    return floats.contract(rows, matrix)
+    return kernel.product(rows, matrix)
 
 
 def _check(values: Array) -> Array:

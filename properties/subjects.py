@@ -240,6 +240,7 @@ class BlasSubject(CoreSubject):
         "raw-sum": False,
         "repeated-backward": True,
         "refusals": True,
+        "decode": True,
         "row-bits": False,
     }
 

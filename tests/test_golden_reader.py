@@ -2,7 +2,6 @@
 
 import copy
 import json
-import random
 import shutil
 import struct
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import pytest
 
 from logitproof.golden import check, derive, figures, judge, lines, load, run, write
 from logitproof.properties import cli
+from logitproof.properties.scalar import Generator
 
 pytestmark = pytest.mark.golden
 
@@ -23,7 +23,12 @@ JUNK: list[Any] = [
     {"shape": [1], "f64": ["3ff0000000000000"]}, {"shape": [], "hi": ["0" * 16], "lo": ["0" * 16]},
     {"shape": [2], "i64": ["0 1"]}, {"shape": [0], "f64": []}, {"shape": [2**70, 0], "f64": []},
 ]  # fmt: skip
+NAMES = ["colour", "f64", "hi", "shape", "refusal", "kind"]
 DEEP = "[" * 100_000
+
+
+def one_of(things: list[Any], chance: Generator) -> Any:
+    return things[chance.below(len(things))]
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
@@ -40,24 +45,22 @@ def places(value: Any) -> list[tuple[Any, Any]]:
 
 def mutated(text: str, seed: int) -> str:
     """One to three places of a file put to something else, gone, twice or renamed."""
-    chance = random.Random(seed)  # noqa: S311 - the same mutants every time
+    chance = Generator(seed)
     held = json.loads(text)
     if "cases" in held and isinstance(held["cases"], list):
-        held["cases"] = [chance.choice(held["cases"])]
-    for _ in range(chance.randrange(1, 4)):
+        held["cases"] = [one_of(held["cases"], chance)]
+    for _ in range(1 + chance.below(3)):
         known = places(held)
-        holder, key = known[chance.randrange(len(known))]
-        act = chance.randrange(4)
+        holder, key = one_of(known, chance)
+        act = chance.below(4)
         if act == 0 and isinstance(holder, dict):
-            holder[chance.choice(["colour", "f64", "hi", "shape", "refusal", "kind"])] = holder.pop(
-                key
-            )
+            holder[one_of(NAMES, chance)] = holder.pop(key)
         elif act == 1 and isinstance(holder, dict):
             del holder[key]
         elif act == 2 and isinstance(holder, list):
             holder.insert(key, copy.deepcopy(holder[key]))
         else:
-            holder[key] = copy.deepcopy(chance.choice(JUNK))
+            holder[key] = copy.deepcopy(one_of(JUNK, chance))
     return json.dumps(held)
 
 

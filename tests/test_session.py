@@ -93,7 +93,7 @@ def mixtures(decoder: Decoder, call: Callable[[], object]) -> list[float]:
     output = decoder.backbone.blocks[0].attention.output
     with calls_of(row, "linear_rows") as calls:
         call()
-    return [float(value) for layer, x in calls if layer is output for value in x[:, 0]]
+    return [float(value) for layer, x, _ in calls if layer is output for value in x[:, 0]]
 
 
 # cache.md section 9

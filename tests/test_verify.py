@@ -115,17 +115,12 @@ def test_every_law_holds(sound: Report) -> None:
     assert [v.id for v in sound.verdicts] == list(laws.REGISTRY)
 
 
+CAUSAL = ("--law", "decoder.prefix-causality")
+
+
 def test_a_broken_law_ends_with_1_and_is_told_in_words(tmp_path: Path, capsys: Output) -> None:
     with FAULTS["mask-off-by-one"]:
-        arguments = [
-            "verify",
-            *STEPS,
-            "--law",
-            "decoder.prefix-causality",
-            "--replays",
-            str(tmp_path),
-        ]
-        assert cli.main(arguments) == 1
+        assert cli.main(["verify", *STEPS, *CAUSAL, "--replays", str(tmp_path)]) == 1
     out = " ".join(capsys.readouterr().out.split())
     assert "decoder.prefix-causality FAILS law Later ids change no bit" in out
     assert "place layer 0, attention probabilities, row 0, head 0, position 0, key 0 found" in out
