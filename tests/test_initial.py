@@ -1,5 +1,7 @@
 """The generator, drawn matrices, the depth policy."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
