@@ -26,7 +26,8 @@ from logitproof.properties.verify.running import Plan
 
 Output = pytest.CaptureFixture[str]
 FEW = {id_: laws.REGISTRY[id_] for id_ in ("published.losses", "decoder.recomputation")}
-STEPS = ("--decoder", "core-steps")  # in which faults are planted
+# Faults are planted in the steps.
+CAUSALITY = ("verify", "--decoder", "core-steps", "--law", "decoder.prefix-causality")
 TWO = Plan(decoder="core", examples=2)
 HERE = Path()
 
@@ -116,15 +117,7 @@ def test_every_law_holds(sound: Report) -> None:
 
 def test_a_broken_law_ends_with_1_and_is_told_in_words(tmp_path: Path, capsys: Output) -> None:
     with FAULTS["mask-off-by-one"]:
-        arguments = [
-            "verify",
-            *STEPS,
-            "--law",
-            "decoder.prefix-causality",
-            "--replays",
-            str(tmp_path),
-        ]
-        assert cli.main(arguments) == 1
+        assert cli.main([*CAUSALITY, "--replays", str(tmp_path)]) == 1
     out = " ".join(capsys.readouterr().out.split())
     assert "decoder.prefix-causality FAILS law Later ids change no bit" in out
     assert "place layer 0, attention probabilities, row 0, head 0, position 0, key 0 found" in out
@@ -189,11 +182,11 @@ def test_a_case_that_cannot_be_kept_is_told_and_found_again_by_its_law(
     tmp_path: Path, capsys: Output
 ) -> None:
     (tmp_path / "decoder.prefix-causality.replay.json").mkdir()
-    arguments = ["verify", *STEPS, "--law", "decoder.prefix-causality", "--replays", str(tmp_path)]
+    arguments = [*CAUSALITY, "--replays", str(tmp_path)]
     with FAULTS["mask-off-by-one"]:
         assert cli.main([*arguments, "--seed", "3"]) == 1
     out, err = capsys.readouterr()
-    again = "logitproof verify --profile quick --law decoder.prefix-causality --seed 3"
+    again = f"logitproof verify --profile quick --law {CAUSALITY[-1]} --decoder core-steps --seed 3"
     assert f"  again   {again}\n" in out
     assert err.startswith("no replay file: ")
 
