@@ -35,13 +35,15 @@ class Folded(Vjp):
     """The reverse rule of a fused operation; `steps` makes the same node of composed ones.
 
     steps: the operand nodes -> the output node of their composed operations
+    first: the operation of the first of them, which a released graph is named by
     """
 
-    __slots__ = ("steps",)
+    __slots__ = ("first", "steps")
 
-    def __init__(self, rule: Reverse, steps: Steps) -> None:
+    def __init__(self, rule: Reverse, steps: Steps, *, first: str) -> None:
         super().__init__(rule)
         self.steps = steps
+        self.first = first
 
 
 def either(
@@ -236,7 +238,7 @@ def norm(
         gain_gradient, *parts = reverse(upstream)
         return parts[0], gain_gradient, parts[1], parts[2]
 
-    return value, Folded(rule, steps)
+    return value, Folded(rule, steps, first="mul")
 
 
 @_ends_with("add")
@@ -272,7 +274,7 @@ def block(
             adjoint, gain_gradient, *attention_gradients, last_gain_gradient, *gradients, *parts,
         )  # fmt: skip
 
-    return result, Folded(rule, steps)
+    return result, Folded(rule, steps, first="mul")
 
 
 def _residual_feed_forward(
@@ -310,7 +312,7 @@ def feed_forward_residual(
         parts, gain_gradient, gradients = reverse(upstream)
         return (upstream, *gradients, gain_gradient, *parts)
 
-    return value, Folded(rule, steps)
+    return value, Folded(rule, steps, first="mul")
 
 
 @_ends_with("matmul")
@@ -321,7 +323,7 @@ def tied_head(hidden: Array, table: Array, *, kernel: Kernel, steps: Steps) -> R
         gradient = kernel.weight_gradient(hidden, upstream).T
         return kernel.product(upstream, table), gradient
 
-    return kernel.product(hidden, table.T), Folded(rule, steps)
+    return kernel.product(hidden, table.T), Folded(rule, steps, first="transpose")
 
 
 @_ends_with("indexed_mean_nll")
@@ -350,4 +352,5 @@ def mean_nll(
             gradient = table
         return (gradient.reshape(shape),)
 
-    return np.asarray(kernel.total(losses) / groups + 0.0), Folded(rule, steps)
+    first = "indexed_mean_nll" if cells is None else "reshape"
+    return np.asarray(kernel.total(losses) / groups + 0.0), Folded(rule, steps, first=first)

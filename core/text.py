@@ -182,7 +182,7 @@ def _all_below(integers: np.ndarray[Any, Any], bound: int) -> bool:
     """0 or more and below the bound, every one; a few are looked at as Python integers."""
     if integers.size <= FEW:
         listed = integers.tolist()
-        return min(listed) >= 0 and max(listed) < bound
+        return bool(min(listed) >= 0 and max(listed) < bound)
     return bool(integers.min() >= 0 and integers.max() < bound)
 
 

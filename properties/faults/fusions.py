@@ -167,7 +167,7 @@ def fused_residual_last(right: Any) -> Any:
             residual, *middle, product, square, again = folded.rule(upstream)
             return (product, *middle, square, again, residual)
 
-        return value, fused.Folded(rule, folded.steps)
+        return value, fused.Folded(rule, folded.steps, first=folded.first)
 
     operation.op_name = right.op_name  # type: ignore[attr-defined]
     return operation
