@@ -193,8 +193,8 @@ class ReversePass:
         if adjoint is None:
             return stored
         after = np.asarray(stored + adjoint)
-        bad = first_non_finite(after)
-        if bad is not None:
+        if not is_finite(after):
+            bad = cast("tuple[int, float]", first_non_finite(after))
             raise NumericRefusal(
                 code=Code.NON_FINITE_ACCUMULATED_GRADIENT,
                 what=node.name,

@@ -142,6 +142,7 @@ def check_tokens(
 
 @lru_cache(maxsize=32)
 def _ordinary(B: int, T: int) -> SequenceLayout:
+    """The layout of ordinary text: three small arrays that nobody can write."""
     return SequenceLayout.full(B, T)
 
 
