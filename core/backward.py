@@ -50,7 +50,7 @@ class ReversePass:
         self.topology = topology(output)
         for node in self.topology:
             if node._released:
-                raise _graph_released(node)
+                raise _graph_released(node._vjp or node.op)  # of a fused node its first step
         self.seed = _checked_seed(output, seed)
         self._index = {id(node): i for i, node in enumerate(self.topology)}
         self._check_revisions()
@@ -193,8 +193,8 @@ class ReversePass:
         if adjoint is None:
             return stored
         after = np.asarray(stored + adjoint)
-        bad = first_non_finite(after)
-        if bad is not None:
+        if not is_finite(after):
+            bad = cast("tuple[int, float]", first_non_finite(after))
             raise NumericRefusal(
                 code=Code.NON_FINITE_ACCUMULATED_GRADIENT,
                 what=node.name,
@@ -282,20 +282,20 @@ def _evidence(child: Tensor, operand: int) -> Mapping[str, object]:
     return MappingProxyType(copies)
 
 
-def _graph_released(node: Tensor) -> StateRefusal:
+def _graph_released(op: str) -> StateRefusal:
     return StateRefusal(
         code=Code.GRAPH_RELEASED,
-        what=node.op,
+        what=op,
         expected="a live graph",
         actual="released",
-        details={"op": node.op},
+        details={"op": op},
     )
 
 
 def _check_output(output: Tensor, seed: object) -> None:
     """Refuses: state/graph-released, state/untracked-output, shape/seed-shape-mismatch"""
     if output._released:
-        raise _graph_released(output)
+        raise _graph_released(output.op)
     if not output.tracked:
         raise StateRefusal(
             code=Code.UNTRACKED_OUTPUT,

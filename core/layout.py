@@ -24,6 +24,7 @@ from .initial import check_size
 
 __all__ = ["LAYOUT_ORDER", "Mask", "SequenceLayout"]
 
+KEPT_TOKENS = 512
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 # The checks of a layout in order; the first false one is refused (inputs.md section 2).
@@ -188,9 +189,17 @@ class SequenceLayout:
         return starts, lengths
 
 
-@lru_cache(maxsize=8)
 def _triangle(T: int) -> tuple[Mask, Mask]:
-    """True on and below the diagonal, and above it."""
+    """True on and below the diagonal, and above it; long ones are not kept."""
+    return _kept_triangle(T) if T <= KEPT_TOKENS else _made_triangle(T)
+
+
+@lru_cache(maxsize=8)
+def _kept_triangle(T: int) -> tuple[Mask, Mask]:
+    return _made_triangle(T)
+
+
+def _made_triangle(T: int) -> tuple[Mask, Mask]:
     t = np.arange(T)
     return sealed(t <= t[:, None]), sealed(t > t[:, None])
 

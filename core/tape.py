@@ -389,7 +389,7 @@ def _release(nodes: list[Tensor]) -> None:
         if node.op not in LEAVES:
             node._parents = ()
             node._read_revisions = ()
-            node._vjp = None
+            node._vjp = getattr(node._vjp, "first", None)  # what is left of a fused node: a name
             node._released = True
         else:
             node._checked_at = _Releases.count

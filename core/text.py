@@ -28,7 +28,7 @@ from .errors import (
     check_kind,
     check_not_zero,
 )
-from .floats import Ids
+from .floats import FEW, Ids
 from .initial import SplitMix64
 from .kernels import ORDERED, Kernel
 from .layers import Embedding, RmsNorm
@@ -142,6 +142,7 @@ def check_tokens(
 
 @lru_cache(maxsize=32)
 def _ordinary(B: int, T: int) -> SequenceLayout:
+    """The layout of ordinary text: three small arrays that nobody can write."""
     return SequenceLayout.full(B, T)
 
 
@@ -155,7 +156,7 @@ def check_token_ids(
     """
     flat = integers.reshape(-1)
     V = config.vocabulary_size
-    if layout.is_full and flat.min() >= 0 and flat.max() < V:
+    if layout.is_full and _all_below(flat, V):
         return flat.astype(np.int64)
     active = np.zeros(flat.shape, dtype=bool)
     active[layout.active_cells()] = True
@@ -176,6 +177,14 @@ def check_token_ids(
             code=Code.TOKEN_ID_OUT_OF_BOUNDS, what="ids", at=at, index=int(flat[at]), bound=V
         )
     return flat[active].astype(np.int64)
+
+
+def _all_below(integers: np.ndarray[Any, Any], bound: int) -> bool:
+    """0 or more and below the bound, every one; a few are looked at as Python integers."""
+    if integers.size <= FEW:
+        listed = integers.tolist()
+        return bool(min(listed) >= 0 and max(listed) < bound)
+    return bool(integers.min() >= 0 and integers.max() < bound)
 
 
 def _embed(table: Parameter, cells: Ids, layout: SequenceLayout, context: Context) -> Tensor:
@@ -465,7 +474,7 @@ def check_targets(
     given = as_integers(targets, what="targets", bound=V)
     check_equal(Code.TARGET_COUNT_MISMATCH, "targets", shape, given.shape)
     flat = given.reshape(-1)
-    if valid is None and layout.is_full and flat.min() >= 0 and flat.max() < V:
+    if valid is None and layout.is_full and _all_below(flat, V):
         return np.arange(flat.size), flat.astype(np.int64)
     eligible = _eligible(layout, valid)
     cells = np.flatnonzero(eligible)

@@ -9,10 +9,12 @@ import pytest
 
 from logitproof.core import (
     NO_GRAD,
+    RECORDING,
     Code,
     Decoder,
     DecodeSession,
     Parameter,
+    PreparedDecoderInput,
     Refusal,
     SequenceLayout,
     SplitMix64,
@@ -20,6 +22,7 @@ from logitproof.core import (
     TextInputEncoder,
     constant,
     kernels,
+    ops,
 )
 from logitproof.core.backbone import residual_sites
 from logitproof.core.kernels import BLAS, KERNELS, ORDERED, Kernel
@@ -52,6 +55,13 @@ def refusals(call: Any) -> list[str]:
 
 def assign_again(decoder: Decoder, name: str) -> None:
     decoder.parameters[name].assign(decoder.parameters[name].value)
+
+
+def by_hand(decoder: Decoder) -> PreparedDecoderInput:
+    """Vectors that nothing made: the first operation of the graph is a block's."""
+    vectors = constant(np.arange(24.0).reshape(2, 3, 4))
+    layout = SequenceLayout.full(2, 3)
+    return PreparedDecoderInput(decoder.backbone, RECORDING, vectors, layout, "by hand")
 
 
 def chain(node: Tensor) -> list[str]:
@@ -129,6 +139,20 @@ def test_a_released_operand_is_named_by_the_steps() -> None:
 
     expected, *fused = refusals(released)
     assert "released" in expected
+    assert fused == [expected] * 2
+
+
+def test_a_released_ancestor_is_named_by_the_steps() -> None:
+    def released(decoder: Decoder) -> None:
+        prepared = by_hand(decoder)
+        hidden = decoder.backbone.hidden(prepared)
+        again, other = (RECORDING.apply(ops.mul, hidden, constant(c)) for c in (2.0, 3.0))
+        again.backward(np.ones(hidden.shape), retain=False)
+        other.backward(np.ones(hidden.shape))
+
+    expected, *fused = refusals(released)
+    assert "graph-released" in expected
+    assert "op='mul'" in expected
     assert fused == [expected] * 2
 
 

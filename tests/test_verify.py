@@ -18,7 +18,7 @@ from logitproof.properties.laws.cases import full_cases, mixed_cases, packed_cas
 from logitproof.properties.laws.difference import Difference
 from logitproof.properties.laws.regimes import truth_cases
 from logitproof.properties.laws.version import PINNED
-from logitproof.properties.subjects import CoreSubject, ScalarSubject
+from logitproof.properties.subjects import CoreSubject, ScalarSubject, StepsSubject
 from logitproof.properties.verify import census, environment
 from logitproof.properties.verify.command import verify
 from logitproof.properties.verify.report import Report, Verdict, lines
@@ -27,7 +27,8 @@ from logitproof.properties.verify.running import Plan
 
 Output = pytest.CaptureFixture[str]
 FEW = {id_: laws.REGISTRY[id_] for id_ in ("published.losses", "decoder.recomputation")}
-STEPS = ("--decoder", "core-steps")  # in which faults are planted
+# Faults are planted in the steps.
+CAUSALITY = ("verify", "--decoder", "core-steps", "--law", "decoder.prefix-causality")
 TWO = Plan(decoder="core", examples=2)
 HERE = Path()
 
@@ -115,12 +116,9 @@ def test_every_law_holds(sound: Report) -> None:
     assert [v.id for v in sound.verdicts] == list(laws.REGISTRY)
 
 
-CAUSAL = ("--law", "decoder.prefix-causality")
-
-
 def test_a_broken_law_ends_with_1_and_is_told_in_words(tmp_path: Path, capsys: Output) -> None:
     with FAULTS["mask-off-by-one"]:
-        assert cli.main(["verify", *STEPS, *CAUSAL, "--replays", str(tmp_path)]) == 1
+        assert cli.main([*CAUSALITY, "--replays", str(tmp_path)]) == 1
     out = " ".join(capsys.readouterr().out.split())
     assert "decoder.prefix-causality FAILS law Later ids change no bit" in out
     assert "place layer 0, attention probabilities, row 0, head 0, position 0, key 0 found" in out
@@ -185,11 +183,11 @@ def test_a_case_that_cannot_be_kept_is_told_and_found_again_by_its_law(
     tmp_path: Path, capsys: Output
 ) -> None:
     (tmp_path / "decoder.prefix-causality.replay.json").mkdir()
-    arguments = ["verify", *STEPS, "--law", "decoder.prefix-causality", "--replays", str(tmp_path)]
+    arguments = [*CAUSALITY, "--replays", str(tmp_path)]
     with FAULTS["mask-off-by-one"]:
         assert cli.main([*arguments, "--seed", "3"]) == 1
     out, err = capsys.readouterr()
-    again = "logitproof verify --profile quick --law decoder.prefix-causality --seed 3"
+    again = f"logitproof verify --profile quick --law {CAUSALITY[-1]} --decoder core-steps --seed 3"
     assert f"  again   {again}\n" in out
     assert err.startswith("no replay file: ")
 
@@ -298,7 +296,7 @@ def test_only_failures_are_red(sound: Report, broken: Report) -> None:
 def test_a_bound_tells_once_what_it_covers(tmp_path: Path) -> None:
     chosen = {id_: law for id_, law in laws.REGISTRY.items() if id_.startswith("truth.lo")}
     with FAULTS["epsilon-outside-root"]:
-        report = verify(chosen, CoreSubject, TWO, "quick", tmp_path, silent)
+        report = verify(chosen, StepsSubject, TWO, "quick", tmp_path, silent)
     text = " ".join(" ".join(lines(report, width=80, colour=False)).split())
     parts = [f"{part}: {forms}" for part, forms in chosen["truth.logits"].grants.items()]
     assert [text.count(" ".join(part.split())) for part in parts] == [1] * len(parts)

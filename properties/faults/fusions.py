@@ -71,10 +71,10 @@ def _unguarded(kernel: Kernel) -> Kernel:
     return replace(kernel, is_moderate=lambda _: True)
 
 
-@fusion((fused, "_normalised"), kind="mistake", source="numerics.md section 1")
-def fused_mean_guard_removed(right: Any) -> Any:
+@fusion((fused, "_lies_between"), kind="mistake", source="numerics.md section 1")
+def fused_mean_guard_removed(_: Any) -> Any:
     """A mean square that overflows gives a harmless inverse root of 0."""
-    return lambda x, gain, epsilon, kernel: right(x, gain, epsilon, _unguarded(kernel))
+    return lambda values, low, _: bool((values > low).all())
 
 
 @fusion((fused, "_attended"), kind="mistake", source="numerics.md section 1")
@@ -167,7 +167,7 @@ def fused_residual_last(right: Any) -> Any:
             residual, *middle, product, square, again = folded.rule(upstream)
             return (product, *middle, square, again, residual)
 
-        return value, fused.Folded(rule, folded.steps)
+        return value, fused.Folded(rule, folded.steps, first=folded.first)
 
     operation.op_name = right.op_name  # type: ignore[attr-defined]
     return operation
