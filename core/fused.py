@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from .errors import Refusal
-from .floats import FEW, Array, Ids, is_finite
-from .kernels import MODERATE, Kernel, Mask, OutOfRange
+from .floats import Array, Ids
+from .kernels import MODERATE, Kernel, Mask, OutOfRange, lies_between
 from .vjp import Contributions, Result, Vjp, is_quiet
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _normalised(x: Array, gain: Array, epsilon: float, kernel: Kernel) -> tuple[
     """
     stable = kernel.mean_square(x)
     stable += epsilon
-    if not _lies_between(stable, 0.0, MODERATE):
+    if not lies_between(stable, 0.0, MODERATE):
         raise OutOfRange
     inverse = kernel.inverse_root(stable)
     normalised = x * inverse
@@ -215,16 +215,6 @@ def _gated(
         return arrived, (gradient[:, :hidden], gradient[:, hidden:], down_gradient)
 
     return kernel.product(product, down), reverse
-
-
-def _lies_between(values: Array, low: float, high: float) -> bool:
-    """Every value does; NaN does not. A few are looked at as Python floats, which costs less."""
-    if 0 < values.size <= FEW:
-        listed = values.ravel().tolist()
-        return is_finite(values) and low < min(listed) and max(listed) < high
-    least = np.minimum.reduce(values, axis=None, initial=high)
-    greatest = np.maximum.reduce(values, axis=None, initial=low)
-    return bool(low < least and greatest < high)
 
 
 @_ends_with("mul")

@@ -16,12 +16,22 @@ import numpy.typing as npt
 from . import floats
 from .floats import Array, Ids
 
-__all__ = ["BLAS", "KERNELS", "ORDERED", "Kernel", "OutOfRange"]
+__all__ = ["BLAS", "KERNELS", "ORDERED", "Kernel", "OutOfRange", "lies_between"]
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 # The magnitude from which on a fused operation leaves the decision to its steps.
 MODERATE = 1e150
+
+
+def lies_between(values: Array, low: float, high: float) -> bool:
+    """Every value does; NaN does not. A few are looked at as Python floats, which costs less."""
+    if 0 < values.size <= floats.FEW:
+        listed = values.ravel().tolist()
+        return floats.is_finite(values) and low < min(listed) and max(listed) < high
+    least = np.minimum.reduce(values, axis=None, initial=high)
+    greatest = np.maximum.reduce(values, axis=None, initial=low)
+    return bool(low < least and greatest < high)
 
 
 class OutOfRange(ArithmeticError):
@@ -187,9 +197,7 @@ def _ordered_total(losses: Array) -> Array:
 
 def _ordered_is_moderate(values: Array) -> bool:
     """A greatest and a least value add nothing: they have no order and enter no BLAS."""
-    greatest = np.maximum.reduce(values, axis=None, initial=0.0)
-    least = np.minimum.reduce(values, axis=None, initial=0.0)
-    return bool(least > -MODERATE and greatest < MODERATE)
+    return lies_between(values, -MODERATE, MODERATE)
 
 
 # --- blas-f64: matrix products on views, numpy's own functions and sums, in place ----------------

@@ -71,7 +71,7 @@ def _unguarded(kernel: Kernel) -> Kernel:
     return replace(kernel, is_moderate=lambda _: True)
 
 
-@fusion((fused, "_lies_between"), kind="mistake", source="numerics.md section 1")
+@fusion((fused, "lies_between"), kind="mistake", source="numerics.md section 1")
 def fused_mean_guard_removed(_: Any) -> Any:
     """A mean square that overflows gives a harmless inverse root of 0."""
     return lambda values, low, _: bool((values > low).all())
