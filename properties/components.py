@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from logitproof import core
-from logitproof.core import Decoder, DecodeSession
+from logitproof.core import Decoder, DecodeSession, gradcheck
 from logitproof.core.rope import RotaryTable
 
 from .invalid.boundary import Boundary, NearMiss, state
@@ -30,10 +30,13 @@ class CoreComponents:
         "tokenizer": True,
         "records": True,
         "planner": True,
+        "batches": True,
+        "gradient-checks": True,
         "boundaries": True,
     }
 
     parts: Any = core
+    checks: Any = gradcheck
     decoder: Decoder
 
     def rotation(self, width: int, capacity: int, base: float) -> Any:

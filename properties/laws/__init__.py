@@ -5,6 +5,8 @@ from .counts import LAWS as COUNTS
 from .decoder import LAWS as DECODER
 from .functions import LAWS as FUNCTIONS
 from .gather import LAWS as GATHER
+from .gradcheck import LAWS as GRADCHECK
+from .inputs import LAWS as INPUTS
 from .law import Finding, Law, Outcome
 from .norm import LAWS as NORM
 from .operations import LAWS as OPERATIONS
@@ -14,6 +16,7 @@ from .records import LAWS as RECORDS
 from .refusals import LAWS as REFUSALS
 from .registry import registry
 from .rotary import LAWS as ROTARY
+from .roundings import LAWS as ROUNDINGS
 from .sessions import LAWS as SESSIONS
 from .softmax import LAWS as SOFTMAX
 from .tape import LAWS as TAPE
@@ -41,8 +44,11 @@ REGISTRY = registry(
     NORM,
     ROTARY,
     FUNCTIONS,
+    ROUNDINGS,
     OPERATIONS,
     TAPE,
+    GRADCHECK,
+    INPUTS,
     REFUSALS,
     COUNTS,
     RECORDS,

@@ -13,12 +13,17 @@ class Components(Capable, Protocol):
 
     `parts` has the public names of API.md, `logitproof.core`, as far as the capabilities say:
     `operations` (ops), `functions` (floats), `tape` (RECORDING, NO_GRAD, Parameter, constant),
-    `layers`, `sessions`, `tokenizer`, `records`, `planner`.
+    `layers`, `sessions`, `tokenizer`, `records`, `planner`, `batches` (pad_documents,
+    pack_documents).
     """
 
     @property
     def parts(self) -> Any:
         """The namespace of public names."""
+
+    @property
+    def checks(self) -> Any:
+        """`gradient-checks`: central_difference, compare, compare_sides, check_gradient."""
 
     def rotation(self, width: int, capacity: int, base: float) -> Any:
         """`layers`: a table with `rotate(x, offset, context=)` and `rotate_at(x, positions,
