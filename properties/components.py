@@ -12,6 +12,7 @@ from logitproof.core.rope import RotaryTable
 
 from .invalid.boundary import Boundary, NearMiss, state
 from .invalid.registry import BOUNDARIES, refusal
+from .invalid.told import untold, untold_sizes
 
 __all__ = ["CoreComponents"]
 
@@ -87,6 +88,16 @@ class CoreComponents:
                 before = state(situation)
                 if refusal(boundary, situation) is not None and state(situation) != before:
                     yield f"{miss}: something changed"
+
+    def untold_by_refusals(self, start: int, step: int) -> Iterator[str]:
+        """Refusals that hide a fact, or lose one on the way to another process."""
+        for boundary in BOUNDARIES[start::step]:
+            for miss in boundary.near_misses(upto=1):
+                refused = refusal(boundary, miss.situation())
+                if refused is not None:
+                    yield from (f"{miss}: {what}" for what in untold(miss, refused))
+        if start == 0:
+            yield from untold_sizes()
 
 
 def _adjacent(boundary: Boundary) -> Iterator[NearMiss]:

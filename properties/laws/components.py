@@ -50,3 +50,6 @@ class Components(Capable, Protocol):
 
     def changed_by_refusals(self, start: int, step: int) -> Iterable[str]:
         """`boundaries`: every step-th boundary's near misses whose refusal left a trace."""
+
+    def untold_by_refusals(self, start: int, step: int) -> Iterable[str]:
+        """`boundaries`: every step-th boundary's refusals that do not tell or keep their facts."""

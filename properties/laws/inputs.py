@@ -139,6 +139,9 @@ def _numbers(implementation: Components, draw: Draw) -> Difference | None:
     return first(d for case in wanted for d in one(*case)) or first(
         _refusal(what, lambda given=given: parts.constant(given), code, **_at(code, at))  # type: ignore[misc]
         for what, code, given, at in _no_numbers()
+    ) or first(
+        _refusal(f"{what}, as an operand", lambda given=given: parts.ops.exp(given), code)  # type: ignore[misc]
+        for what, code, given, _ in _no_numbers()
     ) or _refusal(
         "a matrix of single precision as indices",
         lambda: parts.ops.gather_rows(zeros, indices=zeros.astype(np.float32)),
