@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from .admissions import FAULTS as ADMISSIONS
 from .equivalents import FAULTS as EQUIVALENT
 from .fault import Fault
 from .gradchecks import FAULTS as GRADCHECKS
@@ -33,6 +34,7 @@ _ALL = (
     *INPUTS,
     *ROUNDINGS,
     *GRADCHECKS,
+    *ADMISSIONS,
 )
 
 REGISTRY: Mapping[str, Fault] = MappingProxyType({f.id: f for f in _ALL})

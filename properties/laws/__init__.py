@@ -10,6 +10,7 @@ from .inputs import LAWS as INPUTS
 from .law import Finding, Law, Outcome
 from .norm import LAWS as NORM
 from .operations import LAWS as OPERATIONS
+from .plans import LAWS as PLANS
 from .protocol import DecoderUnderTest
 from .published import LAWS as PUBLISHED
 from .records import LAWS as RECORDS
@@ -51,6 +52,7 @@ REGISTRY = registry(
     INPUTS,
     REFUSALS,
     COUNTS,
+    PLANS,
     RECORDS,
 )
 
