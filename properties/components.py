@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 from logitproof import core
-from logitproof.core import Decoder, DecodeSession, gradcheck
+from logitproof.core import (
+    RECORDING,
+    Decoder,
+    DecodeSession,
+    TextInputEncoder,
+    TextOutputHead,
+    gradcheck,
+    ops,
+    profiles,
+)
+from logitproof.core.retained import retained_bytes
 from logitproof.core.rope import RotaryTable
 
 from .invalid.boundary import Boundary, NearMiss, state
@@ -17,6 +27,7 @@ from .invalid.told import untold, untold_sizes
 __all__ = ["CoreComponents"]
 
 POISON = 1e300
+Rows: TypeAlias = Sequence[Sequence[int]]
 
 
 class CoreComponents:
@@ -33,6 +44,7 @@ class CoreComponents:
         "planner": True,
         "batches": True,
         "gradient-checks": True,
+        "graph-bytes": True,
         "boundaries": True,
     }
 
@@ -51,6 +63,19 @@ class CoreComponents:
     def resumed(self, session: Any) -> Any:
         """Another session over the cache of one that ended."""
         return DecodeSession(self.decoder, session.cache)
+
+    def projection_fits(self, tokens: int, tokens_per_second: int, wall_seconds: int) -> bool:
+        """The planner's projection."""
+        return profiles.projection_fits(tokens, tokens_per_second, wall_seconds)
+
+    def graph_bytes(self, ids: Rows, targets: Rows, *, recomputed: bool) -> int:
+        """The distinct arrays that the loss holds on to."""
+        decoder, flat = self.decoder, [v for row in targets for v in row]
+        prepared = TextInputEncoder(decoder, ids).encode(RECORDING, decoder.backbone)
+        backbone = decoder.backbone
+        run = backbone.forward_recomputed if recomputed else backbone.forward
+        logits = TextOutputHead(decoder.table).forward(RECORDING, run(prepared).hidden)
+        return retained_bytes(RECORDING.apply(ops.indexed_mean_nll, logits, axis=2, targets=flat))
 
     def assign(self, name: str, value: Any) -> None:
         """Another value for one parameter of the loaded decoder."""

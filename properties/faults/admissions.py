@@ -55,6 +55,12 @@ def first_reason_alone(right: Any) -> Any:
     return lambda demands, held: right(demands, held)[:1]
 
 
+@mistake((profiles, "projection_fits"), source="profiles.md section 1")
+def projection_in_whole_seconds(right: Any) -> Any:
+    """Seconds of tokens are rounded down before they are multiplied."""
+    return lambda tokens, rate, wall: 3600 + 3 * (tokens // rate) // 2 <= wall
+
+
 @mistake((report, "macs"), source="records.md section 5")
 def rates_in_floats(right: Any) -> Any:
     """Multiply-add pairs are reported as doubles."""

@@ -21,6 +21,7 @@ from .roundings import LAWS as ROUNDINGS
 from .sessions import LAWS as SESSIONS
 from .softmax import LAWS as SOFTMAX
 from .tape import LAWS as TAPE
+from .trace import LAWS as TRACE
 from .truth import LAWS as TRUTH
 from .version import VERSION, digest_of
 
@@ -48,6 +49,7 @@ REGISTRY = registry(
     ROUNDINGS,
     OPERATIONS,
     TAPE,
+    TRACE,
     GRADCHECK,
     INPUTS,
     REFUSALS,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from .protocol import Capable
+from .protocol import Capable, Ids
 
 __all__ = ["Components"]
 
@@ -35,6 +35,12 @@ class Components(Capable, Protocol):
 
     def resumed(self, session: Any) -> Any:
         """`sessions`: another session over the cache of one that ended."""
+
+    def projection_fits(self, tokens: int, tokens_per_second: int, wall_seconds: int) -> bool:
+        """`planner`: whether 3600 s and 1.5 times the tokens at this rate stay within the time."""
+
+    def graph_bytes(self, ids: Ids, targets: Ids, *, recomputed: bool) -> int:
+        """`graph-bytes`: what a loss's graph keeps alive, parameters among it."""
 
     def assign(self, name: str, value: Any) -> None:
         """`sessions`: another value for one parameter of the loaded decoder."""

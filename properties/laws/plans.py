@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any
 
 from logitproof.properties.scalar import Config, Generator, initial_weights
@@ -90,6 +91,19 @@ RUNS = {
     "8gb-adapter": (1, 1_048_576, 1, 32, 0),
     "production-plan-only": (1, 15_000_000_000_000, 1, 1, 0),
 }
+# config_planner.md section 6: V, D, L, H_q, H_kv, F, C; records.md section 1: dtype.
+SIZES = {
+    "reference": (266, 4, 1, 1, 1, 4, 4, "f64"),
+    "bridge": (266, 16, 2, 2, 2, 20, 16, "f64"),
+    "laptop": (16_384, 512, 8, 8, 2, 1536, 512, PROTECTED),
+    "laptop-smoke-c128-v1": (16_384, 512, 8, 8, 2, 1536, 128, PROTECTED),
+    "seed-sensitivity": (8192, 256, 3, 4, 1, 768, 256, PROTECTED),
+    "production": (128_000, 8192, 80, 64, 8, 28_672, 32_768, "bf16-accounting"),
+}
+SIZE_FIELDS = (
+    "vocabulary_size", "model_width", "layers", "heads", "kv_heads", "feed_forward_width",
+    "max_positions", "dtype_policy",
+)  # fmt: skip
 NO_DEVICE = (
     "support/grouped-heads", "support/backend", "support/device", "support/kernel", "support/dtype",
 )  # fmt: skip
@@ -134,6 +148,8 @@ def _profile(implementation: Components, draw: Draw) -> Difference | None:
         or equal(f"partitions of {name}", partitions, dict(held.partitions))
         or equal(f"sum of the partitions of {name}", sum(partitions.values()),
                  held.device if partitions else 0)
+        or equal(f"sizes of {SCALES[name]}", SIZES[SCALES[name]],
+                 tuple(getattr(model, field) for field in SIZE_FIELDS))
         or equal(f"counts of the run {name}", RUNS[name], (*nominal, run.seeds.initialization))
     )  # fmt: skip
 
@@ -190,8 +206,10 @@ def _facts(reason: Any) -> tuple[object, ...]:
 def _report(implementation: Components, draw: Draw) -> Difference | None:
     """Plain values that JSON holds, no float among them; every part as the plan says it."""
     name = _named(draw)
-    plan = implementation.parts.plan(*_pair(implementation, name))
-    told = plan.as_json()
+    mode = ("tracked-full", "untracked-full", "cached")[draw.size // len(PROFILES) % 3]
+    plan = implementation.parts.plan(*_pair(implementation, name), mode)
+    told, lived = plan.as_json(), plan.liveness
+    cached = plan.demands.partitions["kv"].known if mode == "cached" else 0
     reasons = [
         [str(r.code), r.what, getattr(r, "required", getattr(r, "feature", None)),
          getattr(r, "limit", None)]
@@ -212,6 +230,8 @@ def _report(implementation: Components, draw: Draw) -> Difference | None:
          [told["macs"]["causal"], told["macs"]["dense"]]),
         ("probe", PROBE if plan.profile.calibration_tokens else None, told["profile"]["probe"]),
         ("state", plan.state.total, told["state"]["total"]),
+        ("activations", lived.resident_peak - plan.state.total - cached,
+         plan.demands.partitions["activations"].known),
         ("host", plan.host.demand.known, told["host"]["known"]),
         ("host cap", plan.profile.host, told["host"]["cap"]),
         ("device cap", plan.profile.device, told["device"]["cap"]),
@@ -249,7 +269,7 @@ def _construction(implementation: Components, draw: Draw) -> Difference | None:
     expected = depth_scaled(initial_weights(_config(model), generator), model.layers)
     rng = parts.SplitMix64(draw.seed)
     other = parts.SplitMix64(draw.seed + 1)
-    early = refused("another state", "state/generator-state", lambda: token.construct(other))
+    early = _state_told(lambda: token.construct(other), draw.seed, draw.seed + 1)
     made = token.construct(rng)
     fields = {
         "semantic-sha256": model.identity,
@@ -276,6 +296,32 @@ def _construction(implementation: Components, draw: Draw) -> Difference | None:
     )  # fmt: skip
 
 
+def _state_told(call: Callable[[], object], expected: int, actual: int) -> Difference | None:
+    """None where the call is refused with both states."""
+    try:
+        call()
+    except ValueError as refusal:
+        facts = [getattr(refusal, name, None) for name in ("code", "expected", "actual")]
+        return equal("refusal of another state", ["state/generator-state", expected, actual],
+                     [str(facts[0]), *facts[1:]])  # fmt: skip
+    return Difference(what="another state", expected="a refusal", actual="a decoder")
+
+
+def _projection(implementation: Components, draw: Draw) -> Difference | None:
+    """In fractions: at the wall time itself, one token more, and where no integer divides."""
+    g = draw.generator()
+    rate, wall = 1 + g.below(400), 3600 + g.below(110_000)
+    most = int(Fraction(2 * rate * (wall - 3600), 3))
+    return first(
+        equal(
+            f"{tokens} tokens at {rate} a second within {wall} s",
+            3600 + Fraction(3 * tokens, 2 * rate) <= wall,
+            implementation.projection_fits(tokens, rate, wall),
+        )
+        for tokens in (0, most, most + 1, max(most - 1, 0), g.below(2 * most + 2))
+    )
+
+
 def _law(name: str, statement: str, check: Any, *faults: str, source: str, seed: int) -> Law:
     return Law(
         id=f"plans.{name}",
@@ -291,7 +337,8 @@ def _law(name: str, statement: str, check: Any, *faults: str, source: str, seed:
 LAWS = (
     _law(
         "profiles",
-        "Every ceiling of every profile, and every built-in run, has the value of its table.",
+        "Every ceiling of every profile, and every built-in model and run, has the values of its"
+        " table.",
         _profile,
         "seeds-of-no-profile", "partitions-swapped",
         source="profiles.md section 1; records.md section 2",
@@ -305,6 +352,14 @@ LAWS = (
         "limit-refuses-itself", "first-reason-alone",
         source="profiles.md sections 2 and 3",
         seed=89_000,
+    ),
+    _law(
+        "projection",
+        "A run of so many tokens is projected in fractions of a second, exactly.",
+        _projection,
+        "projection-in-whole-seconds",
+        source="profiles.md section 1",
+        seed=94_000,
     ),
     _law(
         "report",
