@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 from logitproof import core
 from logitproof.core import (
+    NO_GRAD,
     RECORDING,
     Decoder,
     DecodeSession,
@@ -20,6 +21,7 @@ from logitproof.core import (
 from logitproof.core.retained import retained_bytes
 from logitproof.core.rope import RotaryTable
 
+from .allocations import observed
 from .invalid.boundary import Boundary, NearMiss, state
 from .invalid.registry import BOUNDARIES, refusal
 from .invalid.told import untold, untold_sizes
@@ -45,6 +47,7 @@ class CoreComponents:
         "batches": True,
         "gradient-checks": True,
         "graph-bytes": True,
+        "lifetimes": True,
         "boundaries": True,
     }
 
@@ -63,6 +66,26 @@ class CoreComponents:
     def resumed(self, session: Any) -> Any:
         """Another session over the cache of one that ended."""
         return DecodeSession(self.decoder, session.cache)
+
+    def births(self, mode: str, rows: int, T: int) -> list[tuple[int, int]]:
+        """Float arrays, as the tape makes them."""
+        decoder, ids = self.decoder, [[0] * T] * rows
+        turns = [block.attention.rotation for block in decoder.backbone.blocks]
+        tables = [t for turn in turns for t in (turn.frequencies, turn.cosines, turn.sines)]
+        values = [parameter._value for parameter in decoder.parameters.values()]
+        session = self.session()
+        if mode == "cached":
+            session.prefill([0] * (T - 1))
+        calls: dict[str, Callable[[], object]] = {
+            "tracked-full": lambda: decoder.loss(ids, ids),
+            "untracked-full": lambda: decoder.forward(ids, context=NO_GRAD),
+            "cached": lambda: session.decode(0),
+        }
+        with observed([*values, *tables]) as seen:
+            held = calls[mode]()
+        del held
+        session.close()
+        return list(zip(seen.node_bytes, seen.live_bytes, strict=True))
 
     def projection_fits(self, tokens: int, tokens_per_second: int, wall_seconds: int) -> bool:
         """The planner's projection."""

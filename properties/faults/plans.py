@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from logitproof.core import liveness, planner, shapes, sizes, traffic
+from logitproof.core import lifetimes, liveness, ops, planner, shapes, sizes, traffic
+from logitproof.core.vjp import Vjp, named
 
 from .fault import Fault, planted
 
@@ -144,6 +145,24 @@ def workspace_beside_peak(right: Any) -> Any:
 def ceiling_by_float(_: Any) -> Any:
     """A quotient is a double before it is rounded up."""
     return lambda size, divisor: math.ceil(size / divisor)
+
+
+@mistake((ops, "silu"), source="config_planner.md section 8")
+def activation_keeps_a_copy(right: Any) -> Any:
+    """The reverse rule of an activation holds a copy of what it was given."""
+
+    @named("silu")
+    def silu(x: Any) -> Any:
+        value, vjp = right(x)
+        return value, Vjp(vjp.rule, {**vjp.saved[0], "copy": x.copy()})
+
+    return silu
+
+
+@mistake((lifetimes, "FINAL_NORM"), source="config_planner.md section 8")
+def final_norm_forgotten_early(right: Any) -> Any:
+    """A plan lets the steps of the final norm go as soon as they are squared."""
+    return dict.fromkeys(right, "final_norm.mean_square")
 
 
 FAULTS = tuple(_FOUND.values())

@@ -33,7 +33,7 @@ def untold(miss: NearMiss, refusal: Refusal) -> Iterator[str]:
         if type(again) is not type(refusal) or repr(again) != shown or str(again) != sentence:
             yield f"{how} says {again!r}"
     try:
-        type(refusal)(refusal.code, refusal.what)  # type: ignore[misc]
+        type(refusal)(refusal.code, refusal.what)  # type: ignore[call-arg]
     except TypeError:
         return
     yield "it can be made without naming its facts"

@@ -8,6 +8,7 @@ from .gather import LAWS as GATHER
 from .gradcheck import LAWS as GRADCHECK
 from .inputs import LAWS as INPUTS
 from .law import Finding, Law, Outcome
+from .lifetimes import LAWS as LIFETIMES
 from .norm import LAWS as NORM
 from .operations import LAWS as OPERATIONS
 from .plans import LAWS as PLANS
@@ -54,6 +55,7 @@ REGISTRY = registry(
     INPUTS,
     REFUSALS,
     COUNTS,
+    LIFETIMES,
     PLANS,
     RECORDS,
 )

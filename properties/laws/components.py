@@ -36,6 +36,13 @@ class Components(Capable, Protocol):
     def resumed(self, session: Any) -> Any:
         """`sessions`: another session over the cache of one that ended."""
 
+    def births(self, mode: str, rows: int, T: int) -> Iterable[tuple[int, int]]:
+        """`lifetimes`: of every value made by the loaded decoder, its bytes and those alive then.
+
+        A loss and its graph, a forward without one, or one cached token after T - 1 others.
+        Parameters, tables and caches are not counted.
+        """
+
     def projection_fits(self, tokens: int, tokens_per_second: int, wall_seconds: int) -> bool:
         """`planner`: whether 3600 s and 1.5 times the tokens at this rate stay within the time."""
 

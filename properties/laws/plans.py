@@ -218,7 +218,7 @@ def _report(implementation: Components, draw: Draw) -> Difference | None:
     found = [[entry.get(k) for k in ("code", "what", "required", "limit")]
              for entry in told["refusals"]]  # fmt: skip
     text = json.dumps(told)
-    facts = (
+    facts: tuple[tuple[str, object, object], ...] = (
         ("read back", told, json.loads(text)),
         ("floats", [], [token for token in _leaves(told) if isinstance(token, float)]),
         ("digests", [plan.model_sha256, plan.run_sha256],
@@ -232,6 +232,29 @@ def _report(implementation: Components, draw: Draw) -> Difference | None:
         ("state", plan.state.total, told["state"]["total"]),
         ("activations", lived.resident_peak - plan.state.total - cached,
          plan.demands.partitions["activations"].known),
+        *(
+            (f"entries of {what}", [(e.name, e.bytes, e.alias_of or None) for e in held.entries],
+             [(e["name"], e["bytes"], e["alias_of"]) for e in told[what]["entries"]])
+            for what, held in (("state", plan.state), ("layout_metadata", plan.layout_metadata))
+        ),
+        *(
+            (name, [getattr(plan.demands, name), getattr(plan.profile, name)],
+             [told["demands"]["counts"][name][k] for k in ("demand", "limit")])
+            for name in FIELDS[1:6]
+        ),
+        *(
+            (name, [getattr(plan.demands, name).known, getattr(plan.profile, name)],
+             [told["demands"]["bytes"][name][k] for k in ("known", "limit")])
+            for name in FIELDS[6:10]
+        ),
+        ("partitions", [[d.known, plan.profile.partitions.get(n)]
+                        for n, d in plan.demands.partitions.items()],
+         [[told["demands"]["partitions"][n][k] for k in ("known", "limit")]
+          for n in plan.demands.partitions]),
+        ("events", [(p.event.name, p.event.bytes, p.live) for p in lived.events],
+         [(e["name"], e["bytes"], e["live"]) for e in told["liveness"]["events"]
+          if e["action"] != "repeat"]),
+        ("labels", {"calculated", "symbolic"}, set(_labels(told))),
         ("host", plan.host.demand.known, told["host"]["known"]),
         ("host cap", plan.profile.host, told["host"]["cap"]),
         ("device cap", plan.profile.device, told["device"]["cap"]),
@@ -240,6 +263,12 @@ def _report(implementation: Components, draw: Draw) -> Difference | None:
         ("status", "admitted" if not reasons else "planned but not executable", told["status"]),
     )  # fmt: skip
     return first(equal(f"{what} of {name}", expected, actual) for what, expected, actual in facts)
+
+
+def _labels(value: Any) -> Iterator[object]:
+    if isinstance(value, dict):
+        yield from (label for label in (value.get("label"),) if label is not None)
+        yield from (label for part in value.values() for label in _labels(part))
 
 
 def _leaves(value: Any) -> Iterator[object]:
