@@ -210,13 +210,9 @@ def _report(implementation: Components, draw: Draw) -> Difference | None:
     plan = implementation.parts.plan(*_pair(implementation, name), mode)
     told, lived = plan.as_json(), plan.liveness
     cached = plan.demands.partitions["kv"].known if mode == "cached" else 0
-    reasons = [
-        [str(r.code), r.what, getattr(r, "required", getattr(r, "feature", None)),
-         getattr(r, "limit", None)]
-        for r in plan.refusals
-    ]  # fmt: skip
-    found = [[entry.get(k) for k in ("code", "what", "required", "limit")]
-             for entry in told["refusals"]]  # fmt: skip
+    reasons = [_entry(reason) for reason in plan.refusals]
+    names = ("code", "what", "required", "limit", "label")
+    found = [[entry.get(name) for name in names] for entry in told["refusals"]]
     text = json.dumps(told)
     facts: tuple[tuple[str, object, object], ...] = (
         ("read back", told, json.loads(text)),
@@ -263,6 +259,15 @@ def _report(implementation: Components, draw: Draw) -> Difference | None:
         ("status", "admitted" if not reasons else "planned but not executable", told["status"]),
     )  # fmt: skip
     return first(equal(f"{what} of {name}", expected, actual) for what, expected, actual in facts)
+
+
+def _entry(reason: Any) -> list[object]:
+    """Code, place, demand or what is missing, limit, and what the quantities are."""
+    code, what, required, limit = _facts(reason)
+    label = "calculated" if what in FIELDS[1:6] else "symbolic"
+    of_quantity = str(code).startswith("capacity/")
+    return [code, what, required if of_quantity else reason.feature, limit,
+            label if of_quantity else None]  # fmt: skip
 
 
 def _labels(value: Any) -> Iterator[object]:
