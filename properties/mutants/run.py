@@ -1,12 +1,14 @@
 """`python -m logitproof.properties.mutants.run FOLDER`: a sample of core's mutants, and who dies.
 
-FOLDER gets a copy of the packages to work in; a run that was stopped goes on where it stood.
+FOLDER gets a copy of the packages to work in, and a file of outcomes per state of their text: a run
+that was stopped goes on where it stood.
 """
 
 from __future__ import annotations
 
 import argparse
 import compileall
+import hashlib
 import importlib
 import json
 import os
@@ -38,17 +40,14 @@ IGNORED = ("__pycache__", "_root", *PACKAGES)
 def main(argv: Sequence[str] | None = None) -> int:
     """Draws, tries what has no outcome yet, and prints the report. 1 where a mutant survived."""
     args = _arguments(argv)
-    args.folder.mkdir(parents=True, exist_ok=True)
-    tree, kept = args.folder.resolve() / "tree", args.folder / "outcomes.jsonl"
-    if not tree.exists():
-        _copy(tree)
+    tree = args.folder.resolve() / "tree"
+    kept = args.folder / f"outcomes-{_copied(tree)[:12]}.jsonl"
     core = tree / "logitproof" / "core"
     known = {outcome.id: outcome for outcome in _read(kept)}
-    sample = [
-        mutant
-        for mutant in _sample(core, args.sample, args.seed)
-        if args.survivors_of is None or mutant.id in _survivors(args.survivors_of)
-    ]
+    sample = _sample(core, args.sample, args.seed)
+    if args.survivors_of is not None:
+        survivors = {outcome.id for outcome in _read(args.survivors_of) if not outcome.killed}
+        sample = [mutant for mutant in sample if mutant.id in survivors]
     os.environ["PYTHONPATH"] = str(tree)  # before any installed package
     _check_unchanged(core)
     for number, mutant in enumerate(sample, 1):
@@ -74,22 +73,29 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--survivors-of",
         type=Path,
         metavar="FILE",
-        help="of these only those that survived an earlier run, told by its outcomes.jsonl",
+        help="of these only those that survived an earlier run, told by its outcomes",
     )
     return parser.parse_args(argv)
 
 
-def _copy(tree: Path) -> None:
-    """The packages as they are imported here, installed or not, compiled once.
+def _copied(tree: Path) -> str:
+    """The packages as they are imported here, installed or not, in `tree`; their SHA-256.
 
-    A compiled file is valid for one text, not for one time: no mutant is taken for another.
+    A run that was killed may have left a mutant there: nothing of it stays. A compiled file is
+    valid for one text, not for one time: no mutant is taken for another.
     """
+    shutil.rmtree(tree, ignore_errors=True)
     root = tree / "logitproof"
     for name, place in (("logitproof", root), *((f"logitproof.{p}", root / p) for p in PACKAGES)):
         source = importlib.import_module(name).__path__[0]
         shutil.copytree(source, place, ignore=shutil.ignore_patterns(*IGNORED), dirs_exist_ok=True)
+    total = hashlib.sha256()
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        total.update(f"{path.relative_to(root)} {path.stat().st_size}\n".encode())
+        total.update(path.read_bytes())
     by_text = py_compile.PycInvalidationMode.CHECKED_HASH
     compileall.compile_dir(tree, quiet=1, invalidation_mode=by_text)
+    return total.hexdigest()
 
 
 def _sample(core: Path, count: int, seed: int) -> list[Mutant]:
@@ -113,10 +119,6 @@ def _check_unchanged(core: Path) -> None:
     done = subprocess.run(shlex.split(KILLER), check=False, capture_output=True, text=True)
     if done.returncode or done.stdout.splitlines()[0] != str(core.resolve()):
         sys.exit(f"without a mutant the laws do not hold in {core}: {done.stdout}{done.stderr}")
-
-
-def _survivors(kept: Path) -> set[str]:
-    return {outcome.id for outcome in _read(kept) if not outcome.killed}
 
 
 def _read(kept: Path) -> list[Outcome]:
