@@ -32,11 +32,15 @@ def untold(miss: NearMiss, refusal: Refusal) -> Iterator[str]:
     ):
         if type(again) is not type(refusal) or repr(again) != shown or str(again) != sentence:
             yield f"{how} says {again!r}"
-    try:
-        type(refusal)(refusal.code, refusal.what)  # type: ignore[call-arg]
-    except TypeError:
-        return
-    yield "it can be made without naming its facts"
+    for given, named in (
+        ((refusal.code, refusal.what), {}),
+        ((None,), {"code": refusal.code, "what": refusal.what}),
+    ):
+        try:
+            type(refusal)(*given, **named)  # type: ignore[arg-type]
+        except TypeError:
+            continue
+        yield "it can be made without naming its facts"
 
 
 def untold_sizes() -> Iterator[str]:

@@ -118,7 +118,11 @@ LAWS = (
         " exactly, on small dyadic values, with broadcasting.",
         source="numerics_vjp.md sections 2 and 3",
         needs=("operations",),
-        faults=("unbroadcast-outer-axes-alone", "scatter-overwrites"),
+        faults=(
+            "unbroadcast-outer-axes-alone",
+            "scatter-overwrites",
+            "repeated-matrix-gradient-of-first",
+        ),
         cases=draws("dyadic", first_seed=10_000),
         check=_adjoint,
     ),

@@ -7,13 +7,14 @@ from .law import Law
 
 __all__ = ["PINNED", "VERSION", "digest_of"]
 
-VERSION = 2
+VERSION = 3
 """Only grows; a law added, dropped or stated otherwise is another set."""
 
 # Version -> SHA-256 of its ids and statements; those before the current one never change.
 PINNED = {
     1: "bfd83fb1b249a01a3316c0014d48336ec66db9a70de515944d6b53b3f3fd45fc",
     2: "35ce581a63cbfc5ba0e309bfbd23b8bc2f1f9ea0c0ae414afc6809acff2d733c",
+    3: "bdea5a25043cfa15563ecaaf2be07d4b0d28ca01f209af7757b072bd13bf64ab",
 }
 
 
