@@ -130,6 +130,10 @@ def _numbers(implementation: Components, draw: Draw) -> Difference | None:
         if isinstance(given, np.ndarray):
             added = parts.ops.add(given, np.zeros_like(given))[0]
             yield first_difference(f"{what}, as an operand", np.add(expected, 0.0), added)
+            values = np.array(expected, dtype=np.float64)
+            yield first_difference(
+                f"cosine of {what}", parts.floats.cos(values), parts.floats.cos(given)
+            )
 
     wanted = [
         *((what, given, exact) for what, given in _forms(exact)),
@@ -142,6 +146,10 @@ def _numbers(implementation: Components, draw: Draw) -> Difference | None:
     ) or first(
         _refusal(f"{what}, as an operand", lambda given=given: parts.ops.exp(given), code)  # type: ignore[misc]
         for what, code, given, _ in _no_numbers()
+    ) or first(
+        _refusal(f"cosine of {what}", lambda given=given: parts.floats.cos(given), code)  # type: ignore[misc]
+        for what, code, given, _ in _no_numbers()
+        if isinstance(given, np.ndarray) and given.ndim == 1 and type(given) is np.ndarray
     ) or _refusal(
         "a matrix of single precision as indices",
         lambda: parts.ops.gather_rows(zeros, indices=zeros.astype(np.float32)),
@@ -239,6 +247,7 @@ def _cells(
         "lengths": lengths,
         "starts": starts,
         "positions": [[t for *_, t in row] for row in pairs],
+        "bytes": 8 * (len(rows) + 2 * len(rows) * T),
     }
 
 
@@ -251,6 +260,7 @@ def _found(batch: Any) -> dict[str, Any]:
         "lengths": lengths,
         "starts": [starts.tolist() for starts, _ in active],
         "positions": [positions.tolist() for _, positions in active],
+        "bytes": batch.layout.nbytes,
     }
 
 
@@ -280,7 +290,7 @@ LAWS = (
         statement="Numbers of every type and nest that float64 holds are taken exactly; what is no"
         " number, or none that it holds, is refused at its place.",
         source="STYLE.md sections 5 and 7; the Taken: and Refuses: lines of the public names",
-        needs=("operations", "tape"),
+        needs=("operations", "functions", "tape"),
         faults=("single-precision-kept", "integers-rounded-down"),
         cases=draws("dyadic", first_seed=80_000),
         check=_numbers,

@@ -17,6 +17,7 @@ from .law import Law
 __all__ = ["LAWS"]
 
 GIB = 1 << 30
+ENVELOPE = 33_554_432  # of the runtime on the host: config_planner.md section 8
 FIELDS = (
     "state", "parameters", "positions", "tokens", "microbatch", "accumulation", "host", "device",
     "disk", "download", "wall_seconds", "installed_host_minimum", "installed_host_recommended",
@@ -210,6 +211,9 @@ def _report(implementation: Components, draw: Draw) -> Difference | None:
     plan = implementation.parts.plan(*_pair(implementation, name), mode)
     told, lived = plan.as_json(), plan.liveness
     cached = plan.demands.partitions["kv"].known if mode == "cached" else 0
+    on_device = plan.run.device == "gpu"
+    owned = lived.resident_peak + plan.layout_metadata.total
+    shown_workspace = 0 if on_device else lived.workspace
     reasons = [_entry(reason) for reason in plan.refusals]
     names = ("code", "what", "required", "limit", "label")
     found = [[entry.get(name) for name in names] for entry in told["refusals"]]
@@ -251,7 +255,8 @@ def _report(implementation: Components, draw: Draw) -> Difference | None:
          [(e["name"], e["bytes"], e["live"]) for e in told["liveness"]["events"]
           if e["action"] != "repeat"]),
         ("labels", {"calculated", "symbolic"}, set(_labels(told))),
-        ("host", plan.host.demand.known, told["host"]["known"]),
+        ("host", ENVELOPE + (0 if on_device else owned + shown_workspace), told["host"]["known"]),
+        ("device", owned if on_device else 0, told["device"]["known"]),
         ("host cap", plan.profile.host, told["host"]["cap"]),
         ("device cap", plan.profile.device, told["device"]["cap"]),
         ("reasons", reasons, found),
