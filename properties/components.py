@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -15,6 +15,7 @@ from logitproof.core import (
     TextInputEncoder,
     TextOutputHead,
     gradcheck,
+    liveness,
     ops,
     profiles,
 )
@@ -86,6 +87,14 @@ class CoreComponents:
         del held
         session.close()
         return list(zip(seen.node_bytes, seen.live_bytes, strict=True))
+
+    def measured(self, events: Iterable[tuple[Any, str, int, int, str]]) -> tuple[Any, Any, Any]:
+        """By the planner's measure."""
+        lived = liveness.measure(
+            liveness.Event(action=action, name=name, bytes=size, workspace=workspace, of=of)
+            for action, name, size, workspace, of in events
+        )
+        return lived.resident_peak, lived.workspace, lived.combined_peak
 
     def projection_fits(self, tokens: int, tokens_per_second: int, wall_seconds: int) -> bool:
         """The planner's projection."""

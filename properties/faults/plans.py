@@ -165,4 +165,27 @@ def final_norm_forgotten_early(right: Any) -> Any:
     return dict.fromkeys(right, "final_norm.mean_square")
 
 
+@mistake((liveness._Buffers, "rename"), source="config_planner.md section 8")
+def aliases_stay_behind(right: Any) -> Any:
+    """The aliases of a renamed buffer keep its old name."""
+
+    def rename(self: Any, old: str, new: str) -> None:
+        owners = dict(self.owner_of)
+        right(self, old, new)
+        self.owner_of = owners
+
+    return rename
+
+
+@mistake((liveness._Buffers, "check_live"), source="config_planner.md section 8")
+def released_names_unknown(right: Any) -> Any:
+    """Who was released is forgotten: such a name was never allocated."""
+
+    def check_live(self: Any, name: str, what: str) -> None:
+        self.released.discard(name)
+        right(self, name, what)
+
+    return check_live
+
+
 FAULTS = tuple(_FOUND.values())

@@ -43,6 +43,12 @@ class Components(Capable, Protocol):
         Parameters, tables and caches are not counted.
         """
 
+    def measured(self, events: Iterable[tuple[str, str, int, int, str]]) -> Iterable[int]:
+        """`lifetimes`: resident peak, workspace and combined peak of events.
+
+        An event: action, name, bytes, workspace, and of whom where it is an alias or renamed.
+        """
+
     def projection_fits(self, tokens: int, tokens_per_second: int, wall_seconds: int) -> bool:
         """`planner`: whether 3600 s and 1.5 times the tokens at this rate stay within the time."""
 

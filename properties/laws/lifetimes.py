@@ -6,7 +6,7 @@ from logitproof.properties.scalar import Config, Generator, initial_weights
 
 from .components import Components
 from .difference import Difference
-from .drawn import Draw, draws, equal
+from .drawn import Draw, draws, equal, first, refusal
 from .law import Law
 
 __all__ = ["LAWS"]
@@ -48,6 +48,91 @@ def _births(implementation: Components, draw: Draw) -> Difference | None:
     return equal(f"bytes at every birth, {mode}, {rows} rows of {sizes}", planned, list(found))
 
 
+Script = list[tuple[str, str, int, int, str]]  # action, name, bytes, workspace, of
+
+
+SCRIPTS = 40  # of one case
+
+
+def _script(g: Generator) -> Script:
+    """Events over a few names."""
+    steps: Script = []
+    for _ in range(8 + g.below(24)):
+        action = ("allocate", "alias", "rename", "release", "use")[g.below(5)]
+        name, of = ("abcd"[g.below(4)] for _ in range(2))
+        size = 1 + g.below(9) if action == "allocate" else 0
+        of = of if action in ("alias", "rename") else ""
+        steps.append((action, name, size, g.below(7), of))
+    return steps
+
+
+class _Model:
+    """Buffers one by one: what each owns, whose alias each is, and which are gone."""
+
+    def __init__(self) -> None:
+        self.owned: dict[str, int] = {}
+        self.owner: dict[str, str] = {}
+        self.gone: set[str] = set()
+
+    def fault(self, action: str, name: str, of: str) -> str:
+        """The code of the first rule that the event breaks, or nothing."""
+        if action == "alias" and of == name:
+            return "state/alias-cycle"
+        needed = {"alias": of, "rename": of, "release": name}.get(action, "")
+        if needed in self.gone:
+            return "state/released-buffer"
+        if needed and needed not in (*self.owned, *self.owner):
+            return "state/unknown-buffer"
+        if action == "rename" and of in self.owner:
+            return "state/unknown-buffer"
+        taken = action in ("allocate", "alias", "rename") and name in (*self.owned, *self.owner)
+        return "state/buffer-exists" if taken else ""
+
+    def step(self, action: str, name: str, size: int, of: str) -> None:
+        """One event that breaks no rule."""
+        if action == "release":
+            aliases = [alias for alias, owner in self.owner.items() if owner == name]
+            for each in (name, *aliases):
+                self.owned.pop(each, None)
+                self.owner.pop(each, None)
+                self.gone.add(each)
+        elif action != "use":
+            self.gone.discard(name)
+            if action == "allocate":
+                self.owned[name] = size
+            elif action == "alias":
+                self.owner[name] = self.owner.get(of, of)
+            else:
+                self.owned[name] = self.owned.pop(of)
+                self.owner = {a: name if o == of else o for a, o in self.owner.items()}
+
+
+def _events(implementation: Components, draw: Draw) -> Difference | None:
+    g = draw.generator()
+    return first(_scripted(implementation, _script(g)) for _ in range(SCRIPTS))
+
+
+def _scripted(implementation: Components, script: Script) -> Difference | None:
+    """A script without the events that must be refused; each of them is, where it would stand."""
+    model, kept = _Model(), Script()
+    resident = combined = 0
+    for step in script:
+        action, name, size, workspace, of = step
+        code = model.fault(action, name, of)
+        if code:
+            found = refusal(lambda step=step: implementation.measured([*kept, step]))  # type: ignore[misc]
+            if found != code:
+                return Difference(what=f"{step} after {kept}", expected=code, actual=found)
+            continue
+        model.step(action, name, size, of)
+        kept.append(step)
+        resident = max(resident, sum(model.owned.values()))
+        combined = max(combined, sum(model.owned.values()) + workspace)
+    largest = max((step[3] for step in kept), default=0)
+    return equal(f"peaks of {kept}", (resident, largest, combined),
+                 tuple(implementation.measured(kept)))  # fmt: skip
+
+
 LAWS = (
     Law(
         id="counts.births",
@@ -58,5 +143,15 @@ LAWS = (
         faults=("activation-keeps-a-copy", "final-norm-forgotten-early"),
         cases=draws("sizes", first_seed=95_000),
         check=_births,
+    ),
+    Law(
+        id="counts.events",
+        statement="Owners, aliases and renamed buffers live and go as their events say; an event of"
+        " what is unknown, gone or taken is refused.",
+        source="config_planner.md section 8",
+        needs=("lifetimes",),
+        faults=("aliases-stay-behind", "released-names-unknown"),
+        cases=draws("events", first_seed=96_000),
+        check=_events,
     ),
 )
