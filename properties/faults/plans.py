@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from logitproof.core import lifetimes, liveness, ops, planner, shapes, sizes, traffic
+from logitproof.core import ledgers, lifetimes, liveness, ops, planner, shapes, sizes, traffic
 from logitproof.core.vjp import Vjp, named
 
 from .fault import Fault, planted
@@ -186,6 +186,24 @@ def released_names_unknown(right: Any) -> Any:
         right(self, name, what)
 
     return check_live
+
+
+@mistake((ledgers, "state"), source="config_planner.md section 8")
+def second_moment_in_half(right: Any) -> Any:
+    """Under a protected policy the second moments have 2 bytes each."""
+
+    def state(groups: Any, rope: Any, *, dtype_policy: str) -> Any:
+        made = right(groups, rope, dtype_policy=dtype_policy)
+        saved = 2 * sum(group.parameter_elements for group in groups)
+        return made if dtype_policy == "f64" else replace(made, total=made.total - saved)
+
+    return state
+
+
+@mistake((ledgers, "rope_tables"), source="config_planner.md section 7")
+def tables_by_layer_once(right: Any) -> Any:
+    """All layers share one rotation table."""
+    return lambda layers, *sizes, **facts: right(min(layers, 1), *sizes, **facts)
 
 
 FAULTS = tuple(_FOUND.values())

@@ -192,4 +192,10 @@ def recomputation_keeps_all(_: Any) -> Any:
     return lambda self, prepared: self.forward(prepared)
 
 
+@mistake((Tensor, "is_same_node"), source="tape.md section 1")
+def equal_values_one_node(_: Any) -> Any:
+    """Nodes of equal values are one node."""
+    return lambda self, other: bool(np.array_equal(self._value, other._value))
+
+
 FAULTS = tuple(_FOUND.values())

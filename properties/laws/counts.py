@@ -188,6 +188,39 @@ def _kept(lived: Any, model: Any, run: Any) -> tuple[int, int]:
     return 8 * elements, lived.events[begins - 1].live - state
 
 
+# Bytes of state per scalar, of one rotation value, of one cached element, by dtype policy.
+WIDTHS = {"f64": (16, 8, 8), "half-protected-32": (18, 4, 2), "bf16-accounting": (18, 4, 2)}
+
+
+def _state(implementation: Components, draw: Draw) -> Difference | None:
+    """State, rotation tables and metadata of a batch, under each dtype policy."""
+    policy = list(WIDTHS)[draw.size % 3]
+    mode = MODES[draw.size // 3 % 3]
+    model, run = _records(implementation, draw, dtype_policy=policy)
+    scalar, table, element = WIDTHS[policy]
+    plan = implementation.parts.plan(model, run, mode)
+    P = enumeration.scalars(enumeration.tensors(*_arguments(model)))
+    pairs = model.model_width // model.heads // 2
+    turned = table * model.layers * (pairs + 2 * pairs * model.max_positions)
+    B = 1 if mode == "cached" else max(run.rows, run.microbatch)
+    T = 1 if mode == "cached" else model.max_positions
+    arrays = 5 if mode == "tracked-full" else 4  # two of the layout, ids; targets of a loss
+    kept = plan.demands.partitions["kv"].known
+    rows = B if mode == "cached" else run.rows
+    cached = enumeration.kv_bytes(
+        rows, model.layers, model.max_positions, model.kv_heads, 2 * pairs, element
+    )
+    return first(
+        equal(f"{what} of {policy}, {mode}, {_sizes(draw)}", expected, actual)
+        for what, expected, actual in (
+            ("bytes of state", scalar * P + turned, plan.state.total),
+            ("bytes of rotation tables", turned, plan.rope_tables.total),
+            ("bytes of metadata", 8 * (B + (arrays - 1) * B * T), plan.layout_metadata.total),
+            ("bytes of keys and values", cached, kept),
+        )
+    )
+
+
 def _exact(implementation: Components, draw: Draw) -> Difference | None:
     """Sizes beyond 2^53: no float has a part in any of them."""
     g = draw.generator()
@@ -264,6 +297,14 @@ LAWS = (
         "peak-after-last-event", "workspace-beside-peak",
         source="config_planner.md section 8",
         seed=65_000,
+    ),
+    _law(
+        "state",
+        "State, rotation tables, metadata and cached rows have the widths of their dtype policy.",
+        _state,
+        "second-moment-in-half", "tables-by-layer-once",
+        source="config_planner.md sections 7 and 8",
+        seed=97_000,
     ),
     _law(
         "exact",

@@ -14,7 +14,7 @@ VERSION = 3
 PINNED = {
     1: "bfd83fb1b249a01a3316c0014d48336ec66db9a70de515944d6b53b3f3fd45fc",
     2: "35ce581a63cbfc5ba0e309bfbd23b8bc2f1f9ea0c0ae414afc6809acff2d733c",
-    3: "d250b4c6db5fd0a4ceb693f8d51ccce53750a62e3932dfadf265157da5b5f982",
+    3: "d9cbc86ea7ec58b7cbba78ef1718eb3a9f23fef057d07d3188a871be4028dac3",
 }
 
 
