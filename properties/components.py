@@ -12,12 +12,15 @@ from logitproof.core import (
     RECORDING,
     Decoder,
     DecodeSession,
+    Tensor,
     TextInputEncoder,
     TextOutputHead,
     gradcheck,
     liveness,
+    modes,
     ops,
     profiles,
+    schedule,
 )
 from logitproof.core.retained import retained_bytes
 from logitproof.core.rope import RotaryTable
@@ -81,6 +84,7 @@ class CoreComponents:
             "tracked-full": lambda: decoder.loss(ids, ids),
             "untracked-full": lambda: decoder.forward(ids, context=NO_GRAD),
             "cached": lambda: session.decode(0),
+            "recomputed": lambda: self._loss(ids, ids, recomputed=True).backward(),
         }
         with observed([*values, *tables]) as seen:
             held = calls[mode]()
@@ -100,14 +104,28 @@ class CoreComponents:
         """The planner's projection."""
         return profiles.projection_fits(tokens, tokens_per_second, wall_seconds)
 
+    def recomputed_events(self, rows: int, T: int) -> list[Any]:
+        """The schedule of blocks that run again, every block's events."""
+        held = self.decoder.config
+        sizes = schedule.Sizes(
+            V=held.vocabulary_size, D=held.model_width, L=held.layers, H_q=held.heads,
+            H_kv=held.heads, F=held.feed_forward_width, B=rows, T=T, C=held.max_positions,
+        )  # fmt: skip
+        payload = modes.Payload(width=8, declares_workspace=True)
+        events = modes.recomputed(sizes, payload)
+        return [point.event for point in liveness.measure(events, elide=False).events]
+
     def graph_bytes(self, ids: Rows, targets: Rows, *, recomputed: bool) -> int:
         """The distinct arrays that the loss holds on to."""
+        return retained_bytes(self._loss(ids, targets, recomputed=recomputed))
+
+    def _loss(self, ids: Rows, targets: Rows, *, recomputed: bool) -> Tensor:
         decoder, flat = self.decoder, [v for row in targets for v in row]
         prepared = TextInputEncoder(decoder, ids).encode(RECORDING, decoder.backbone)
         backbone = decoder.backbone
         run = backbone.forward_recomputed if recomputed else backbone.forward
         logits = TextOutputHead(decoder.table).forward(RECORDING, run(prepared).hidden)
-        return retained_bytes(RECORDING.apply(ops.indexed_mean_nll, logits, axis=2, targets=flat))
+        return RECORDING.apply(ops.indexed_mean_nll, logits, axis=2, targets=flat)
 
     def assign(self, name: str, value: Any) -> None:
         """Another value for one parameter of the loaded decoder."""

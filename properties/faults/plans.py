@@ -8,7 +8,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from logitproof.core import ledgers, lifetimes, liveness, ops, planner, shapes, sizes, traffic
+from logitproof.core import (
+    backbone,
+    ledgers,
+    lifetimes,
+    liveness,
+    ops,
+    planner,
+    shapes,
+    sizes,
+    traffic,
+)
 from logitproof.core.vjp import Vjp, named
 
 from .fault import Fault, planted
@@ -204,6 +214,17 @@ def second_moment_in_half(right: Any) -> Any:
 def tables_by_layer_once(right: Any) -> Any:
     """All layers share one rotation table."""
     return lambda layers, *sizes, **facts: right(min(layers, 1), *sizes, **facts)
+
+
+@mistake((backbone, "checkpoint"), source="numerics_vjp.md section 6")
+def blocks_run_again_twice(right: Any) -> Any:
+    """A block runs once more before its values are kept."""
+
+    def checkpoint(block: Any, boundary: Any, **facts: Any) -> Any:
+        right(block, boundary, **facts)
+        return right(block, boundary, **facts)
+
+    return checkpoint
 
 
 FAULTS = tuple(_FOUND.values())

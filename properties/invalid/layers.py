@@ -279,7 +279,6 @@ normalise = Boundary(
             "zero row",
             lambda s: s.set(values=[[1.0, 2.0], [1.0, 1.0], [0.0, 0.0]]),
             row=2,
-            value=0.0,
         ),
     ),
 )

@@ -39,9 +39,13 @@ class Components(Capable, Protocol):
     def births(self, mode: str, rows: int, T: int) -> Iterable[tuple[int, int]]:
         """`lifetimes`: of every value made by the loaded decoder, its bytes and those alive then.
 
-        A loss and its graph, a forward without one, or one cached token after T - 1 others.
-        Parameters, tables and caches are not counted.
+        A loss and its graph ("tracked-full"), a forward without one ("untracked-full"), one cached
+        token after T - 1 others ("cached"), or a loss over recomputed blocks with its reverse pass
+        ("recomputed"). Parameters, tables and caches are not counted.
         """
+
+    def recomputed_events(self, rows: int, T: int) -> Iterable[Any]:
+        """`lifetimes`: the events planned for the last of these."""
 
     def measured(self, events: Iterable[tuple[str, str, int, int, str]]) -> Iterable[int]:
         """`lifetimes`: resident peak, workspace and combined peak of events.

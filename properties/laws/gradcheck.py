@@ -8,7 +8,7 @@ import numpy as np
 
 from .components import Components
 from .difference import Difference
-from .drawn import Draw, draws, equal, first
+from .drawn import Draw, draws, equal, first, refusal
 from .law import Law
 
 __all__ = ["LAWS"]
@@ -123,11 +123,24 @@ def _compared(implementation: Components, draw: Draw) -> Difference | None:
     limits = ((error, True), (math.nextafter(error, 1.0), True),
               (math.nextafter(error, -1.0), False))  # fmt: skip
     kink = checks.central_difference(abs, 0.0, 2.0**-3)
-    return first(
-        equal(f"{a!r} against {n!r} within {limit!r}", passed, checks.compare(a, n, limit).passed)
-        for limit, passed in limits
-        if limit >= 0.0
-    ) or equal("sides of a kink", (-1.0, 1.0, 2.0, False), _told(checks.compare_sides(kink, 1.0)))
+    whole = checks.compare(3, -(2**53), 0)
+    many = refusal(lambda: checks.compare(1.0, 2**53 + 1, 0))
+    return (
+        equal(
+            "integers compared",
+            (3.0, -(2.0**53), False),
+            (whole.analytic, whole.numeric, whole.passed),
+        )
+        or (equal("an integer that no float64 holds", "numeric/not-real", many))
+        or first(
+            equal(
+                f"{a!r} against {n!r} within {limit!r}", passed, checks.compare(a, n, limit).passed
+            )
+            for limit, passed in limits
+            if limit >= 0.0
+        )
+        or equal("sides of a kink", (-1.0, 1.0, 2.0, False), _told(checks.compare_sides(kink, 1.0)))
+    )
 
 
 def _told(comparison: Any) -> tuple[object, ...]:

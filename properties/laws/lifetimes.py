@@ -21,11 +21,9 @@ def _is_node(event: Any) -> bool:
     return event.action == "allocate" and not apart
 
 
-def _births(implementation: Components, draw: Draw) -> Difference | None:
-    """Bytes of every value, and of all values and saved arrays alive when it is made."""
-    g, mode = draw.generator(), MODES[draw.size % 3]
+def _sizes(g: Generator) -> dict[str, int]:
     heads = 1 + g.below(3)
-    sizes = {
+    return {
         "vocabulary_size": 2 + g.below(9),
         "model_width": heads * 2 * (1 + g.below(3)),
         "layers": 1 + g.below(2),  # of more, a plan tells the first and the last
@@ -33,9 +31,15 @@ def _births(implementation: Components, draw: Draw) -> Difference | None:
         "feed_forward_width": 1 + g.below(7),
         "max_positions": 2 + g.below(5),
     }
+
+
+def _births(implementation: Components, draw: Draw) -> Difference | None:
+    """Bytes of every value, and of all values and saved arrays alive when it is made."""
+    g, mode = draw.generator(), MODES[draw.size % 3]
+    sizes = _sizes(g)
     rows = 1 if mode == "cached" else 1 + g.below(3)
     parts = implementation.parts
-    model = parts.ModelRecord.scale("reference").replace(kv_heads=heads, **sizes)
+    model = parts.ModelRecord.scale("reference").replace(kv_heads=sizes["heads"], **sizes)
     run = parts.RunRecord.fixture("reference-ci").replace(rows=rows, microbatch=rows)
     config = Config(**sizes, rope_base=10000.0, rms_epsilon=1e-6)
     implementation.load(config, initial_weights(config, Generator(draw.seed)))
@@ -46,6 +50,19 @@ def _births(implementation: Components, draw: Draw) -> Difference | None:
     ]
     found = implementation.births(mode, rows, config.max_positions)
     return equal(f"bytes at every birth, {mode}, {rows} rows of {sizes}", planned, list(found))
+
+
+def _recomputed(implementation: Components, draw: Draw) -> Difference | None:
+    """Bytes of every value, in the order in which blocks make them and make them again."""
+    g = draw.generator()
+    sizes, rows = _sizes(g), 1 + g.below(3)
+    T = sizes["max_positions"]
+    config = Config(**sizes, rope_base=10000.0, rms_epsilon=1e-6)
+    implementation.load(config, initial_weights(config, Generator(draw.seed)))
+    events = implementation.recomputed_events(rows, T)
+    planned = [event.bytes for event in events if _is_node(event)]
+    found = [size for size, _ in implementation.births("recomputed", rows, T)]
+    return equal(f"bytes at every birth, {rows} rows of {sizes}", planned, found)
 
 
 Script = list[tuple[str, str, int, int, str]]  # action, name, bytes, workspace, of
@@ -143,6 +160,15 @@ LAWS = (
         faults=("activation-keeps-a-copy", "final-norm-forgotten-early"),
         cases=draws("sizes", first_seed=95_000),
         check=_births,
+    ),
+    Law(
+        id="counts.recomputed",
+        statement="Blocks that run again make the values planned for them, in order.",
+        source="numerics_vjp.md section 6; config_planner.md section 8",
+        needs=("lifetimes", "recomputation"),
+        faults=("blocks-run-again-twice",),
+        cases=draws("sizes", first_seed=98_000),
+        check=_recomputed,
     ),
     Law(
         id="counts.events",

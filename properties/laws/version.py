@@ -14,7 +14,7 @@ VERSION = 3
 PINNED = {
     1: "bfd83fb1b249a01a3316c0014d48336ec66db9a70de515944d6b53b3f3fd45fc",
     2: "35ce581a63cbfc5ba0e309bfbd23b8bc2f1f9ea0c0ae414afc6809acff2d733c",
-    3: "d9cbc86ea7ec58b7cbba78ef1718eb3a9f23fef057d07d3188a871be4028dac3",
+    3: "360ff1364c9117224ee259493a7e0828edec9a8cddfdbd26e25d9ee9ea93075c",
 }
 
 
