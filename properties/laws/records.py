@@ -180,7 +180,9 @@ def _texts(implementation: Components, draw: Draw) -> Difference | None:
         place = None if at is None else len(before) + at
         return equal(f"code and byte for {what}", (code, place), _refusal(lambda: read(data)))
 
-    return first(one(*value) for value in VALUES[draw.size % SHARES :: SHARES]) or first(
+    return _choices(implementation.parts) or first(
+        one(*value) for value in VALUES[draw.size % SHARES :: SHARES]
+    ) or first(
         refused(what, code, lambda given=given: read(given))  # type: ignore[misc]
         for what, code, given in (
             ("text that is no bytes", "record/not-bytes", "{}"),
@@ -188,6 +190,22 @@ def _texts(implementation: Components, draw: Draw) -> Difference | None:
             ("two texts", SYNTAX, b"{}{}"),
             ("an array", "record/field-type", b"[]\n"),
         )
+    )  # fmt: skip
+
+
+def _choices(parts: Any) -> Difference | None:
+    """What a refused word should have been: the one choice, or one of several."""
+    model, run = parts.ModelRecord.scale("reference"), parts.RunRecord.fixture("reference-ci")
+
+    def told(expected: str, call: Callable[[], object]) -> Difference | None:
+        try:
+            call()
+        except ValueError as refusal:
+            return equal("words that are choices", expected, getattr(refusal, "expected", None))
+        return Difference(what="a word that is no choice", expected="a refusal", actual="a record")
+
+    return told("causal", lambda: model.replace(mask_policy="none")) or told(
+        "one of cpu, gpu, none", lambda: run.replace(device="tpu")
     )
 
 
