@@ -127,6 +127,10 @@ class CoreComponents:
         logits = TextOutputHead(decoder.table).forward(RECORDING, run(prepared).hidden)
         return RECORDING.apply(ops.indexed_mean_nll, logits, axis=2, targets=flat)
 
+    def retained(self, tensor: Any) -> int:
+        """Each array once, whole."""
+        return retained_bytes(tensor)
+
     def assign(self, name: str, value: Any) -> None:
         """Another value for one parameter of the loaded decoder."""
         self.decoder.parameters[name].assign(value)
@@ -150,6 +154,8 @@ class CoreComponents:
     def refused_in_order(self, start: int, step: int) -> Iterator[str]:
         """Near misses that another rule refuses, or none."""
         for boundary in BOUNDARIES[start::step]:
+            if (without := refusal(boundary, boundary.valid())) is not None:
+                yield f"{boundary.name} without a fault: {without}"
             for miss in _adjacent(boundary):
                 refused = refusal(boundary, miss.situation())
                 found = ["accepted"] if refused is None else miss.complaints(refused)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from logitproof.core import backward, ops, tape
+from logitproof.core import backward, ops, retained, tape
 from logitproof.core.backbone import DecoderBackbone
 from logitproof.core.backward import ReversePass
 from logitproof.core.floats import Array
@@ -196,6 +196,13 @@ def recomputation_keeps_all(_: Any) -> Any:
 def equal_values_one_node(_: Any) -> Any:
     """Nodes of equal values are one node."""
     return lambda self, other: bool(np.array_equal(self._value, other._value))
+
+
+@mistake((retained, "_held"), source="numerics_vjp.md section 4")
+def closures_not_counted(_: Any) -> Any:
+    """Only what a rule shows as saved is counted, not what it closes over."""
+    return lambda vjp: iter([a for saved in getattr(vjp, "saved", ()) for a in saved.values()
+                             if isinstance(a, np.ndarray)])  # fmt: skip
 
 
 FAULTS = tuple(_FOUND.values())

@@ -59,6 +59,9 @@ class Components(Capable, Protocol):
     def graph_bytes(self, ids: Ids, targets: Ids, *, recomputed: bool) -> int:
         """`graph-bytes`: what a loss's graph keeps alive, parameters among it."""
 
+    def retained(self, tensor: Any) -> int:
+        """`graph-bytes`: the bytes of all arrays that a tensor and the nodes above it hold."""
+
     def assign(self, name: str, value: Any) -> None:
         """`sessions`: another value for one parameter of the loaded decoder."""
 
@@ -69,7 +72,10 @@ class Components(Capable, Protocol):
         """`sessions`: overwrites the cache behind the committed rows."""
 
     def refused_in_order(self, start: int, step: int) -> Iterable[str]:
-        """`boundaries`: every step-th boundary's near misses refused by another rule, in words."""
+        """`boundaries`: every step-th boundary's near misses refused by another rule, in words.
+
+        So is a call that breaks no rule and is refused.
+        """
 
     def changed_by_refusals(self, start: int, step: int) -> Iterable[str]:
         """`boundaries`: every step-th boundary's near misses whose refusal left a trace."""

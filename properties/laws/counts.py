@@ -204,6 +204,7 @@ def _state(implementation: Components, draw: Draw) -> Difference | None:
     turned = table * model.layers * (pairs + 2 * pairs * model.max_positions)
     B = 1 if mode == "cached" else max(run.rows, run.microbatch)
     T = 1 if mode == "cached" else model.max_positions
+    role = "parameters" if policy == "f64" else "weights"
     arrays = 5 if mode == "tracked-full" else 4  # two of the layout, ids; targets of a loss
     kept = plan.demands.partitions["kv"].known
     rows = B if mode == "cached" else run.rows
@@ -213,6 +214,11 @@ def _state(implementation: Components, draw: Draw) -> Difference | None:
     return first(
         equal(f"{what} of {policy}, {mode}, {_sizes(draw)}", expected, actual)
         for what, expected, actual in (
+            (
+                "aliases of the state",
+                [(f"{role}.output_head", f"{role}.token_embedding.weight")],
+                [(e.name, e.alias_of) for e in plan.state.entries if e.alias_of],
+            ),
             ("bytes of state", scalar * P + turned, plan.state.total),
             ("bytes of rotation tables", turned, plan.rope_tables.total),
             ("bytes of metadata", 8 * (B + (arrays - 1) * B * T), plan.layout_metadata.total),

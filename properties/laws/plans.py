@@ -232,6 +232,27 @@ def _report(implementation: Components, draw: Draw) -> Difference | None:
         ("state", plan.state.total, told["state"]["total"]),
         ("activations", lived.resident_peak - plan.state.total - cached,
          plan.demands.partitions["activations"].known),
+        *_held(plan, told),
+        ("events", [(p.event.name, p.event.bytes, p.live) for p in lived.events],
+         [(e["name"], e["bytes"], e["live"]) for e in told["liveness"]["events"]
+          if e["action"] != "repeat"]),
+        ("labels", {"calculated", "symbolic"}, set(_labels(told))),
+        ("host", ENVELOPE + (0 if on_device else owned + shown_workspace), told["host"]["known"]),
+        ("host in all", told["host"]["known"], told["host"]["total"]),
+        ("device", owned if on_device else 0, told["device"]["known"]),
+        ("device in all", "unknown" if on_device else 0, told["device"]["total"]),
+        ("host cap", plan.profile.host, told["host"]["cap"]),
+        ("device cap", plan.profile.device, told["device"]["cap"]),
+        ("reasons", reasons, found),
+        ("admissible", plan.admissible, told["admissible"]),
+        ("status", "admitted" if not reasons else "planned but not executable", told["status"]),
+    )  # fmt: skip
+    return first(equal(f"{what} of {name}", expected, actual) for what, expected, actual in facts)
+
+
+def _held(plan: Any, told: Any) -> Iterator[tuple[str, object, object]]:
+    """Entries, demands and limits, as the plan has them and as they are told."""
+    yield from (
         *(
             (f"entries of {what}", [(e.name, e.bytes, e.alias_of or None) for e in held.entries],
              [(e["name"], e["bytes"], e["alias_of"]) for e in told[what]["entries"]])
@@ -251,19 +272,7 @@ def _report(implementation: Components, draw: Draw) -> Difference | None:
                         for n, d in plan.demands.partitions.items()],
          [[told["demands"]["partitions"][n][k] for k in ("known", "limit")]
           for n in plan.demands.partitions]),
-        ("events", [(p.event.name, p.event.bytes, p.live) for p in lived.events],
-         [(e["name"], e["bytes"], e["live"]) for e in told["liveness"]["events"]
-          if e["action"] != "repeat"]),
-        ("labels", {"calculated", "symbolic"}, set(_labels(told))),
-        ("host", ENVELOPE + (0 if on_device else owned + shown_workspace), told["host"]["known"]),
-        ("device", owned if on_device else 0, told["device"]["known"]),
-        ("host cap", plan.profile.host, told["host"]["cap"]),
-        ("device cap", plan.profile.device, told["device"]["cap"]),
-        ("reasons", reasons, found),
-        ("admissible", plan.admissible, told["admissible"]),
-        ("status", "admitted" if not reasons else "planned but not executable", told["status"]),
     )  # fmt: skip
-    return first(equal(f"{what} of {name}", expected, actual) for what, expected, actual in facts)
 
 
 def _entry(reason: Any) -> list[object]:

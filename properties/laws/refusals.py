@@ -50,7 +50,7 @@ LAWS = (
     Law(
         id="refusals.order",
         statement="At every public boundary the first broken rule of the documented order refuses,"
-        " with its facts, alone and beside the next one.",
+        " with its facts, alone and beside the next one; where none is broken the call is taken.",
         source="STYLE.md section 7; the Refuses: lines of the public names",
         needs=("boundaries",),
         faults=("width-before-rank", "zero-row-accepted"),

@@ -155,6 +155,26 @@ def _kept(implementation: Components, draw: Draw) -> Difference | None:
     )
 
 
+def _retained(implementation: Components, draw: Draw) -> Difference | None:
+    """An operation of the caller's own, whose rule closes over one array and shares another."""
+    parts, g = implementation.parts, draw.generator()
+    n = 1 + g.below(9)
+    p = parts.Parameter("p", draw.values(g, n))
+    rows = np.zeros((3, n))
+
+    def cube(x: Array) -> tuple[Array, Any]:
+        squares = x * x
+        held = {"rows": [rows[0], squares], "none": None}  # a view holds all rows
+        return squares * x, lambda u: (3.0 * u * squares + 0.0 * held["rows"][0],)
+
+    once = parts.RECORDING.apply(cube, p)
+    total = parts.RECORDING.apply(parts.ops.add, once, once)
+    arrays = {"p": n, "squares": n, "rows": 3 * n, "once": n, "total": n}
+    return equal(
+        f"bytes kept of {arrays}", 8 * sum(arrays.values()), implementation.retained(total)
+    )
+
+
 LAWS = (
     Law(
         id="tape.trace",
@@ -165,6 +185,16 @@ LAWS = (
         faults=("trace-forgets-reduced-axes", "trace-adjoint-before-arrival"),
         cases=draws("dyadic", first_seed=92_000),
         check=_traced,
+    ),
+    Law(
+        id="tape.retained",
+        statement="A graph keeps its values and all that its rules close over, each array once and"
+        " whole.",
+        source="numerics_vjp.md section 4",
+        needs=("tape", "operations", "graph-bytes"),
+        faults=("closures-not-counted",),
+        cases=draws("dyadic", first_seed=91_500),
+        check=_retained,
     ),
     Law(
         id="decoder.recomputation-memory",

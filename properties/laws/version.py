@@ -14,7 +14,7 @@ VERSION = 3
 PINNED = {
     1: "bfd83fb1b249a01a3316c0014d48336ec66db9a70de515944d6b53b3f3fd45fc",
     2: "35ce581a63cbfc5ba0e309bfbd23b8bc2f1f9ea0c0ae414afc6809acff2d733c",
-    3: "360ff1364c9117224ee259493a7e0828edec9a8cddfdbd26e25d9ee9ea93075c",
+    3: "e8c8f3f8245f4a5e3dc94e46583ed46a1bf230ab9af541f9676e91fc5ef90f5e",
 }
 
 
