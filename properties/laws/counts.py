@@ -15,6 +15,9 @@ from .law import Law
 
 __all__ = ["LAWS"]
 
+SENT = (
+    "events", "sends", "message_elements", "rank_event_bytes", "rank_bytes", "total_bytes",
+)  # fmt: skip
 MODES = ("tracked-full", "untracked-full", "cached")
 
 
@@ -120,8 +123,10 @@ def _macs(implementation: Components, draw: Draw) -> Difference | None:
 
 
 def _traffic(implementation: Components, draw: Draw) -> Difference | None:
-    """Shards and sent bytes against a ring done message by message."""
+    """Shards and sent bytes against a ring done message by message; a device alone sends none."""
     W = (2, 4, 3)[draw.size % 3]
+    alone = implementation.parts.plan(*_records(implementation, draw)).traffic
+    nothing = [getattr(alone, name) for name in ("world_size", *SENT)]
     model, run = _records(
         implementation, draw, model_width=4 * W, heads=2 * W, kv_heads=W, vocabulary_size=2 * W,
         feed_forward_width=W * (1 + draw.size % 2),
@@ -134,11 +139,12 @@ def _traffic(implementation: Components, draw: Draw) -> Difference | None:
     held = enumeration.tensors(*_arguments(model))
     elements = run.rows * model.max_positions * model.model_width
     _, messages = enumeration.ring([list(range(elements)) for _ in range(W)])
-    return first(
+    return equal("traffic of one device", [1, *[0] * len(SENT)], nothing) or first(
         equal(f"{what} of {W} ranks, {_sizes(draw)}", expected, actual)
         for what, expected, actual in (
             *((f"scalars of rank {rank}", enumeration.shard(held, W, rank), sent.rank_parameters)
               for rank in range(W)),
+            ("ranks", W, sent.world_size),
             ("bytes", 8 * 2 * model.layers * sum(messages), sent.total_bytes),
         )
     )  # fmt: skip
