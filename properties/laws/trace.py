@@ -164,7 +164,7 @@ def _retained(implementation: Components, draw: Draw) -> Difference | None:
 
     def cube(x: Array) -> tuple[Array, Any]:
         squares = x * x
-        held = {"rows": [rows[0], squares], "none": None}  # a view holds all rows
+        held = {"rows": [rows[0], squares]}  # a view holds all rows
         return squares * x, lambda u: (3.0 * u * squares + 0.0 * held["rows"][0],)
 
     once = parts.RECORDING.apply(cube, p)
