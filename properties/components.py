@@ -29,6 +29,7 @@ from .allocations import observed
 from .invalid.boundary import Boundary, NearMiss, state
 from .invalid.registry import BOUNDARIES, refusal
 from .invalid.told import untold, untold_sizes
+from .workspaces import traced
 
 __all__ = ["CoreComponents"]
 
@@ -103,6 +104,15 @@ class CoreComponents:
     def projection_fits(self, tokens: int, tokens_per_second: int, wall_seconds: int) -> bool:
         """The planner's projection."""
         return profiles.projection_fits(tokens, tokens_per_second, wall_seconds)
+
+    def needed_bytes(self, rows: int, T: int) -> list[int]:
+        """Peaks of the second of two runs: the first fills caches and imports what is late."""
+        V = self.decoder.config.vocabulary_size
+        ids = [[(row * T + t) % V for t in range(T)] for row in range(rows)]
+        self.decoder.loss(ids, ids).backward()
+        with traced() as peaks:
+            self.decoder.loss(ids, ids).backward()
+        return [*peaks.forward, *peaks.reverse]
 
     def recomputed_events(self, rows: int, T: int) -> list[Any]:
         """The schedule of blocks that run again, every block's events."""

@@ -82,7 +82,9 @@ MAY_IMPORT = {
     "properties.faults": {*LAW_TOOLS, *MODEL_TOOLS},
     "properties.subjects": COMMAND,
     "properties.taps": {"core", "numpy", "properties.laws.protocol", "properties.scalar"},
-    "properties.components": {"core", "properties.allocations", "properties.invalid"},
+    "properties.components": {
+        "core", "properties.allocations", "properties.invalid", "properties.workspaces",
+    },
     "properties.textbook": {"numpy", "properties.scalar"},
     "properties.leaning": {"properties.scalar", "properties.subjects"},
     "properties.decoder_strategies": {"hypothesis", "properties.laws"},

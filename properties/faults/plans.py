@@ -18,6 +18,7 @@ from logitproof.core import (
     shapes,
     sizes,
     traffic,
+    workspace,
 )
 from logitproof.core.vjp import Vjp, named
 
@@ -225,6 +226,17 @@ def blocks_run_again_twice(right: Any) -> Any:
         return right(block, boundary, **facts)
 
     return checkpoint
+
+
+@mistake((workspace, "reverse"), source="config_planner.md section 8")
+def shared_matrix_products_undeclared(right: Any) -> Any:
+    """A shared matrix declares one product for all rows of a batch, though each makes its own."""
+
+    def reverse(op: Any, operands: Any) -> Any:
+        alone = replace(op, shape=op.shape[-2:]) if op.kind == "matmul" else op
+        return right(alone, operands)
+
+    return reverse
 
 
 FAULTS = tuple(_FOUND.values())

@@ -44,6 +44,9 @@ class Components(Capable, Protocol):
         ("recomputed"). Parameters, tables and caches are not counted.
         """
 
+    def needed_bytes(self, rows: int, T: int) -> Iterable[int]:
+        """`lifetimes`: what every operation of a loss and every reverse rule needs, traced."""
+
     def recomputed_events(self, rows: int, T: int) -> Iterable[Any]:
         """`lifetimes`: the events planned for the last of these."""
 

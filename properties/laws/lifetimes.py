@@ -1,5 +1,7 @@
 """Laws over what lives at once: the planned events against the arrays that really are there."""
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from logitproof.properties.scalar import Config, Generator, initial_weights
@@ -66,6 +68,41 @@ def _recomputed(implementation: Components, draw: Draw) -> Difference | None:
 
 
 Script = list[tuple[str, str, int, int, str]]  # action, name, bytes, workspace, of
+
+
+# Large enough that arrays outweigh what numpy and the interpreter hold at any size.
+MEASURED = {
+    "vocabulary_size": 512, "model_width": 128, "layers": 1, "heads": 4,
+    "feed_forward_width": 160, "max_positions": 64,
+}  # fmt: skip
+MEASURED_ROWS = 4
+# Iteration buffers of numpy and objects of the interpreter: constant, part of the envelope.
+ENVELOPE_SHARE = 98_304
+
+
+def _workspaces(implementation: Components, draw: Draw) -> Difference | None:
+    """What each operation and each reverse rule really needs beside its value, traced."""
+    parts, rows = implementation.parts, MEASURED_ROWS
+    model = parts.ModelRecord.scale("reference").replace(kv_heads=MEASURED["heads"], **MEASURED)
+    run = parts.RunRecord.fixture("reference-ci").replace(rows=rows, microbatch=rows)
+    config = Config(**MEASURED, rope_base=10000.0, rms_epsilon=1e-6)
+    implementation.load(config, initial_weights(config, Generator(draw.seed)))
+    events = [point.event for point in parts.plan(model, run).liveness.events]
+    leaves = (".epsilon", ".exponent", ".scale")
+    declared = [e for e in events if _is_node(e) and not e.name.endswith(leaves)]
+    declared += [e for e in events if e.name.endswith(".vjp")]
+    needed = list(implementation.needed_bytes(rows, config.max_positions))
+    pairs = zip(declared, needed, strict=False)
+    over = [(event.name, event.workspace, size) for event, size in pairs
+            if size > event.workspace + ENVELOPE_SHARE]  # fmt: skip
+    return equal("primitives traced", len(declared), len(needed)) or equal(
+        "primitives that need more than they declare", [], over
+    )
+
+
+def _once(count: int) -> Iterator[Draw]:
+    """One case, however many are asked for: it is large, and nothing in it is drawn."""
+    yield from islice(draws("sizes", first_seed=99_000)(count), 1)
 
 
 SCRIPTS = 40  # of one case
@@ -169,6 +206,16 @@ LAWS = (
         faults=("blocks-run-again-twice",),
         cases=draws("sizes", first_seed=98_000),
         check=_recomputed,
+    ),
+    Law(
+        id="counts.workspaces",
+        statement="No operation and no reverse rule of a loss needs more beside its value than the"
+        " plan declares for it.",
+        source="config_planner.md section 8",
+        needs=("planner", "records", "lifetimes"),
+        faults=("shared-matrix-products-undeclared",),
+        cases=_once,
+        check=_workspaces,
     ),
     Law(
         id="counts.events",

@@ -14,7 +14,7 @@ VERSION = 3
 PINNED = {
     1: "bfd83fb1b249a01a3316c0014d48336ec66db9a70de515944d6b53b3f3fd45fc",
     2: "35ce581a63cbfc5ba0e309bfbd23b8bc2f1f9ea0c0ae414afc6809acff2d733c",
-    3: "e8c8f3f8245f4a5e3dc94e46583ed46a1bf230ab9af541f9676e91fc5ef90f5e",
+    3: "c70db870ee4bd134a44f8c5bb9248b2571a2a3c9ccae1ea47c2b2f81439834ef",
 }
 
 
