@@ -88,6 +88,14 @@ def _no_integers() -> Iterator[tuple[str, str, object, int | None]]:
     yield from ((what, code, given, None) for what, code, given in _ragged())
 
 
+def _out_of_bounds() -> Iterator[tuple[int, str, object]]:
+    """Integers that name no row of 101, to those beyond 64 bits, behind one that does."""
+    for n in (-1, 101, -(1 << 63), -(1 << 63) - 1, (1 << 63) - 1, 1 << 63, SIZES, -(10**30)):
+        yield n, "a list", [0, n]
+    yield -(1 << 63), "an array", np.array([0, -(1 << 63)])
+    yield 1 << 63, "an array", np.array([0, 1 << 63], dtype=np.uint64)
+
+
 def _ragged() -> Iterator[tuple[str, str, object]]:
     """Nests of which no array can be made."""
     ragged = "shape/ragged-ids"
@@ -192,6 +200,13 @@ def _integers(implementation: Components, draw: Draw) -> Difference | None:
                 **({} if at is None else {"at": at, "bound": 101}),
             ),
         )
+    ) or first(
+        _refusal(
+            f"index {n} in {how}",
+            lambda given=given: parts.ops.gather_rows(table, indices=given),  # type: ignore[misc]
+            "index/gather-index-out-of-bounds", at=1, index=n, bound=101,
+        )
+        for n, how, given in _out_of_bounds()
     ) or first(
         equal(f"state of seed {seed!r}", int(seed), drawn(seed).state)
         for seed in (0, SIZES - 1, np.uint64(SIZES - 1), np.int8(7))
