@@ -171,9 +171,9 @@ def activation_keeps_a_copy(right: Any) -> Any:
 
 
 @mistake((lifetimes, "FINAL_NORM"), source="config_planner.md section 8")
-def final_norm_forgotten_early(right: Any) -> Any:
-    """A plan lets the steps of the final norm go as soon as they are squared."""
-    return dict.fromkeys(right, "final_norm.mean_square")
+def final_norm_kept_to_the_end(_: Any) -> Any:
+    """A plan lets no step of the final norm go before the logits are there."""
+    return {}
 
 
 @mistake((liveness._Buffers, "rename"), source="config_planner.md section 8")

@@ -137,6 +137,7 @@ def _numbers(implementation: Components, draw: Draw) -> Difference | None:
         yield first_difference(what, expected, parts.constant(given).value)
         if isinstance(given, np.ndarray):
             added = parts.ops.add(given, np.zeros_like(given))[0]
+            yield equal(f"type of a sum with {what}", "float64", str(added.dtype))
             yield first_difference(f"{what}, as an operand", np.add(expected, 0.0), added)
             values = np.array(expected, dtype=np.float64)
             yield first_difference(

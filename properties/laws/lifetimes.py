@@ -194,7 +194,7 @@ LAWS = (
         " at its birth as the plan says, in each mode.",
         source="config_planner.md section 8",
         needs=("planner", "records", "lifetimes"),
-        faults=("activation-keeps-a-copy", "final-norm-forgotten-early"),
+        faults=("activation-keeps-a-copy", "final-norm-kept-to-the-end"),
         cases=draws("sizes", first_seed=95_000),
         check=_births,
     ),
