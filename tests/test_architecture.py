@@ -83,7 +83,10 @@ MAY_IMPORT = {
     "properties.subjects": COMMAND,
     "properties.taps": {"core", "numpy", "properties.laws.protocol", "properties.scalar"},
     "properties.components": {
-        "core", "properties.allocations", "properties.invalid", "properties.workspaces",
+        "core",
+        "properties.allocations",
+        "properties.invalid",
+        "properties.workspaces",
     },
     "properties.textbook": {"numpy", "properties.scalar"},
     "properties.leaning": {"properties.scalar", "properties.subjects"},
