@@ -213,7 +213,7 @@ def _contract_matrix(left: Array, right: Array) -> Array:
     if right.shape[1] == 1:  # a single column would be summed pairwise: give it a neighbour
         widened = np.zeros((right.shape[0], 2))
         widened[:, :1] = right
-        return np.ascontiguousarray(_contract_matrix(left, widened)[:, :1])
+        return _contract_matrix(left, widened)[:, :1].copy()  # the neighbour goes
     if not contraction_is_ordered():
         return contract_steps(left, right)
     return _einsum(left, right)

@@ -150,8 +150,8 @@ def _real(x: Floats) -> Floats:
     if values.dtype == np.float64:
         return values
     whole = values.dtype.kind in "iu"
-    inexact = whole and any(abs(v) > 2**53 for v in values.ravel().tolist())
-    if inexact or (values.dtype.char not in "ef" and not whole):
+    inexact = whole and any(float(v) != v for v in values.ravel().tolist())
+    if inexact or (values.dtype.char not in "edf" and not whole):
         raise NumericRefusal(
             code=Code.NOT_REAL, what="elementary function", value=f"{values.dtype} values"
         )

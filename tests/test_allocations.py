@@ -31,14 +31,15 @@ from logitproof.properties.allocations import Observation
 from logitproof.properties.interrupts import on_checked_path
 
 PAYLOAD = modes.Payload(width=8, declares_workspace=True)
-# Reference, bridge, and two made-up sizes: V, D, heads, F, L, C; then B, T.
+# Reference, bridge, and three made-up sizes: V, D, heads, F, L, C; then B, T.
 CASES = [
     ((266, 4, 1, 4, 1, 4), 1, 3),
     ((266, 16, 2, 20, 2, 16), 2, 5),
     ((11, 12, 3, 7, 3, 6), 3, 6),
     ((5, 8, 4, 3, 4, 9), 1, 1),
+    ((7, 2, 1, 1, 2, 4), 1, 1),
 ]
-IDS = ["reference", "bridge", "three-blocks", "one-cell"]
+IDS = ["reference", "bridge", "three-blocks", "one-cell", "one-feature"]
 NOT_NODES = ("state", "kv_cache", "newest_logits")
 
 

@@ -287,11 +287,17 @@ def test_importing_rounded_leaves_mpmath_alone() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float16, np.int64, np.uint8])
+@pytest.mark.parametrize("kind", [np.float32, np.float16, ">f8", np.int64, np.uint8])
 def test_other_numbers_give_the_bits_of_their_float64(kind: Any) -> None:
     given = np.array([1, 2, 3], dtype=kind)
     assert rounded.exp(given).tobytes() == rounded.exp(given.astype(np.float64)).tobytes()
     assert rounded.log(given).tobytes() == rounded.log(given.astype(np.float64)).tobytes()
+
+
+def test_an_integer_beyond_the_mantissa_is_taken_where_float64_holds_it() -> None:
+    assert (
+        rounded.log(np.array([3 << 60])).tobytes() == rounded.log(np.array([3.0 * 2**60])).tobytes()
+    )
 
 
 def test_an_integer_beyond_the_mantissa_is_refused() -> None:

@@ -95,6 +95,28 @@ def unbroadcast_outer_axes_alone(right: Any) -> Any:
     return unbroadcast
 
 
+@mistake((ops, "matmul"), source="numerics_vjp.md section 2")
+def repeated_matrix_gradient_of_first(right: Any) -> Any:
+    """A matrix repeated for all rows of a batch gets the gradient of the first row."""
+
+    @named("matmul")
+    def matmul(a: Array, b: Array) -> Result:
+        value, vjp = right(a, b)
+        repeated = a.ndim == 3 and len(a) == 1 and value.shape[-3] > 1
+
+        def rule(upstream: Array) -> tuple[Array, ...]:
+            if repeated:  # of the left operand alone; what it is beside the others stays
+                first = np.zeros_like(upstream)
+                first[..., :1, :, :] = upstream[..., :1, :, :]
+                return vjp.rule(first)[0], vjp.rule(upstream)[1]
+            parts: tuple[Array, ...] = vjp.rule(upstream)
+            return parts
+
+        return value, Vjp(rule, *vjp.saved)
+
+    return matmul
+
+
 @order((floats, "total"), source="cases: num-sum-layout")
 def sum_follows_memory(right: Any) -> Any:
     """Operands that are not contiguous are summed by numpy, in the order of their memory."""

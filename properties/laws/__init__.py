@@ -7,9 +7,13 @@ from .decoder import LAWS as DECODER
 from .functions import LAWS as FUNCTIONS
 from .fused import LAWS as FUSED
 from .gather import LAWS as GATHER
+from .gradcheck import LAWS as GRADCHECK
+from .inputs import LAWS as INPUTS
 from .law import Finding, Law, Outcome
+from .lifetimes import LAWS as LIFETIMES
 from .norm import LAWS as NORM
 from .operations import LAWS as OPERATIONS
+from .plans import LAWS as PLANS
 from .poison import LAWS as POISON
 from .protocol import DecoderUnderTest
 from .published import LAWS as PUBLISHED
@@ -17,9 +21,11 @@ from .records import LAWS as RECORDS
 from .refusals import LAWS as REFUSALS
 from .registry import registry
 from .rotary import LAWS as ROTARY
+from .roundings import LAWS as ROUNDINGS
 from .sessions import LAWS as SESSIONS
 from .softmax import LAWS as SOFTMAX
 from .tape import LAWS as TAPE
+from .trace import LAWS as TRACE
 from .truth import LAWS as TRUTH
 from .version import VERSION, digest_of
 
@@ -47,10 +53,16 @@ REGISTRY = registry(
     NORM,
     ROTARY,
     FUNCTIONS,
+    ROUNDINGS,
     OPERATIONS,
     TAPE,
+    TRACE,
+    GRADCHECK,
+    INPUTS,
     REFUSALS,
     COUNTS,
+    LIFETIMES,
+    PLANS,
     RECORDS,
 )
 
