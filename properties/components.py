@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -26,6 +27,7 @@ from logitproof.core.retained import retained_bytes
 from logitproof.core.rope import RotaryTable
 
 from .allocations import observed
+from .interrupts import on_checked_path
 from .invalid.boundary import Boundary, NearMiss, state
 from .invalid.registry import BOUNDARIES, refusal
 from .invalid.told import untold, untold_sizes
@@ -73,9 +75,25 @@ class CoreComponents:
         """Another session over the cache of one that ended."""
         return DecodeSession(self.decoder, session.cache)
 
+    @contextmanager
+    def _one_by_one(self) -> Iterator[Decoder]:
+        """The same parameters, every step by itself: the program that the plan describes."""
+        whole = self.decoder
+        parameters = list(whole.parameters.values())
+        self.decoder = Decoder.from_parameters(whole.config, parameters, kernel=None)
+        try:
+            with on_checked_path():
+                yield self.decoder
+        finally:
+            self.decoder = whole
+
     def births(self, mode: str, rows: int, T: int) -> list[tuple[int, int]]:
         """Float arrays, as the tape makes them."""
-        decoder, ids = self.decoder, [[0] * T] * rows
+        with self._one_by_one() as decoder:
+            return self._births(decoder, mode, rows, T)
+
+    def _births(self, decoder: Decoder, mode: str, rows: int, T: int) -> list[tuple[int, int]]:
+        ids = [[0] * T] * rows
         turns = [block.attention.rotation for block in decoder.backbone.blocks]
         tables = [t for turn in turns for t in (turn.frequencies, turn.cosines, turn.sines)]
         values = [parameter._value for parameter in decoder.parameters.values()]
@@ -110,9 +128,10 @@ class CoreComponents:
         """Peaks of the second of two runs: the first fills caches and imports what is late."""
         V = self.decoder.config.vocabulary_size
         ids = [[(row * T + t) % V for t in range(T)] for row in range(rows)]
-        self.decoder.loss(ids, ids).backward()
-        with traced() as peaks:
-            self.decoder.loss(ids, ids).backward()
+        with self._one_by_one() as decoder:
+            decoder.loss(ids, ids).backward()
+            with traced() as peaks:
+                decoder.loss(ids, ids).backward()
         return [*peaks.forward, *peaks.reverse]
 
     def recomputed_events(self, rows: int, T: int) -> list[Any]:

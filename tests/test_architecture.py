@@ -93,6 +93,7 @@ MAY_IMPORT = {
     "properties.components": {
         "core",
         "properties.allocations",
+        "properties.interrupts",
         "properties.invalid",
         "properties.workspaces",
     },

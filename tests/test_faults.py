@@ -28,7 +28,7 @@ def test_the_law_catches_the_fault_and_nothing_without_it(law: str, fault: str) 
 def test_a_change_of_order_moves_results_by_few_ulps(fault: str) -> None:
     planted = REGISTRY[fault]
     with planted:
-        difference = str(LAWS[planted.killed_by[0]](CoreSubject()).difference)
+        difference = str(LAWS[planted.killed_by[0]](subject_of(fault)).difference)
     assert "ulp away" in difference or "the other zero" in difference
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from logitproof.properties.scalar import Generator
 
 from .cases import Case, full_cases, mixed_cases
-from .difference import Difference, doubles
-from .drawn import first
+from .difference import Difference, doubles, first_difference
+from .drawn import equal, first
 from .law import Law
 from .protocol import Capable
 from .regimes import truth_cases
@@ -67,35 +67,32 @@ def _cases(count: int) -> Iterator[Case]:
         yield next(wild if i % 2 else tame)
 
 
-def _answer(call: Callable[[], Any]) -> list[tuple[str, str]]:
-    """What a call gives, part by part in words, or every fact of its refusal."""
+def _answer(call: Callable[[], Any]) -> list[tuple[str, Any]]:
+    """What a call gives, part by part, or every fact of its refusal in words."""
     try:
         given = call()
     except ValueError as refusal:
         return [("refusal", repr(refusal))]
     parts = given if isinstance(given, dict) else {"result": given}
-    return [("count of parts", str(len(parts))), *((n, _words(p)) for n, p in parts.items())]
-
-
-def _words(part: Any) -> str:
-    if isinstance(part, str | bytes):
-        return str(part)
-    values = doubles(part)
-    return f"{values.shape} {values.tobytes().hex()}"
+    return [("count of parts", str(len(parts))), *parts.items()]
 
 
 def _alike(
     what: str, forms: tuple[Capable, Capable], call: Callable[[Capable], Any]
 ) -> Difference | None:
     steps, fused = (_answer(partial(call, form)) for form in forms)
-    for (name, expected), (other, actual) in zip(steps, fused, strict=False):
-        if (name, expected) != (other, actual):
-            return Difference(
-                what=f"{name} of {what}, fused against its steps",
-                expected=f"{name} {expected}",
-                actual=f"{other} {actual}",
-            )
-    return None
+    return first(
+        _part(f"{name} of {what}, fused against its steps", expected, actual)
+        if name == other
+        else Difference(what=f"{what}, fused against its steps", expected=name, actual=other)
+        for (name, expected), (other, actual) in zip(steps, fused, strict=False)
+    )
+
+
+def _part(what: str, expected: Any, actual: Any) -> Difference | None:
+    if isinstance(expected, str | bytes) or isinstance(actual, str | bytes):
+        return equal(what, expected, actual)
+    return first_difference(what, expected, actual)
 
 
 def _forms(implementation: Capable, case: Case) -> tuple[Capable, Capable]:

@@ -213,7 +213,7 @@ LAWS = (
         " plan declares for it.",
         source="config_planner.md section 8",
         needs=("planner", "records", "lifetimes"),
-        faults=("shared-matrix-products-undeclared",),
+        faults=("matrix-products-undeclared",),
         cases=_once,
         check=_workspaces,
     ),

@@ -52,9 +52,15 @@ def _tried(
     for some, wanted in ((given, expected), ([*given] * times, [*expected] * times)):
         found = function(np.array(some)).tolist()
         yield first(
-            equal(f"{what} of {x!r}, one of {len(some)}", w.hex(), f.hex())  # a NaN is one too
+            _alike(f"{what} of {x!r}, one of {len(some)}", w, f)
             for x, w, f in zip(some, wanted, found, strict=True)
         )
+
+
+def _alike(what: str, expected: float, actual: float) -> Difference | None:
+    if math.isfinite(expected) and math.isfinite(actual):
+        return first_difference(what, expected, actual)
+    return equal(what, expected.hex(), actual.hex())  # a NaN is as good as another
 
 
 def _hard(implementation: Components, draw: Draw) -> Difference | None:
