@@ -23,7 +23,7 @@ def _is_node(event: Any) -> bool:
     return event.action == "allocate" and not apart
 
 
-def _sizes(g: Generator) -> dict[str, int]:
+def _sizes(g: Generator) -> dict[str, Any]:
     heads = 1 + g.below(3)
     return {
         "vocabulary_size": 2 + g.below(9),
@@ -71,7 +71,7 @@ Script = list[tuple[str, str, int, int, str]]  # action, name, bytes, workspace,
 
 
 # Large enough that arrays outweigh what numpy and the interpreter hold at any size.
-MEASURED = {
+MEASURED: dict[str, Any] = {
     "vocabulary_size": 512, "model_width": 128, "layers": 1, "heads": 4,
     "feed_forward_width": 160, "max_positions": 64,
 }  # fmt: skip
