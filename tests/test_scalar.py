@@ -104,6 +104,7 @@ def test_a_power_is_correctly_rounded(base: float, exponent: float) -> None:
 def test_a_power_beyond_every_double_is_its_limit() -> None:
     assert rounded.pow(2.0**-900, 1e46) == rounded.pow(2.0**900, -1e46) == 0.0
     assert rounded.pow(2.0**900, 1e46) == rounded.pow(2.0**-900, -1e46) == math.inf
+    assert rounded.pow(1.0746645797845052e-216, 31.0) == 0.0  # an odd factor of many bits
 
 
 @pytest.mark.parametrize("name", ["exp", "log1p", "sin", "cos"])

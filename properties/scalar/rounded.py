@@ -107,4 +107,4 @@ def _exact_power(base: float, exponent: float) -> tuple[int, int] | None:
         if root * root != man:
             return None
         man = root
-    return (man**p if man > 1 else 1), max(min(twos * p // q, 2000), -2000)
+    return (man**p if man > 1 else 1), twos * p // q
