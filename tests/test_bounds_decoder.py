@@ -60,7 +60,6 @@ def test_a_program_of_the_class_is_never_wrong(law: Any, subject: DecoderUnderTe
 
 
 @pytest.mark.slow
-@pytest.mark.property
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.id)
 @pytest.mark.parametrize("subject", SUBJECTS, ids=NAMES)
 def test_few_entries_of_many_cases_are_undecidable(law: Any, subject: DecoderUnderTest) -> None:
