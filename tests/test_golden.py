@@ -55,6 +55,8 @@ FIRST = {
     "cached-contraction-by-blas": "matmul: the value",
     "sum-follows-memory": "blocks.0.ffn.down.weight: its gradient",
     "losses-summed-from-the-end": "indexed_mean_nll: the value",
+    "exp-hard-cases-by-c-library": "exp: the elementary function",
+    "half-way-powers-rounded-up": "pow: the elementary function",
     "fused-norm-squares-first": "blocks.2.ffn.down.weight: its gradient",
     "fused-square-doubled": "blocks.2.ffn.down.weight: its gradient",
     "fused-gain-before-root": "logits of decoder",

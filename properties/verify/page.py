@@ -29,6 +29,7 @@ from .report import (
 __all__ = ["page"]
 
 ALARM = ' class="alarm"'
+WORST_FIRST = (FAILS, UNEXPECTED, UNDECIDED, KNOWN, HOLDS, NOT_APPLICABLE)
 UNFOLDED = 3  # families of which the first failure is told in full at once
 SIGNS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "?", NOT_APPLICABLE: "–", KNOWN: "≈", UNEXPECTED: "!"}
 
@@ -144,7 +145,7 @@ def _families(verdicts: Sequence[Verdict]) -> Iterator[str]:
     for family, some in groupby(by_family(verdicts), key=_family):
         own = list(some)
         kinds = {v.verdict for v in own}
-        worst = next(kind for kind in (FAILS, UNDECIDED, HOLDS, NOT_APPLICABLE) if kind in kinds)
+        worst = next(kind for kind in WORST_FIRST if kind in kinds)
         yield f'<div class="family {CLASSES[worst]}"><b>{escape(family)}</b>'
         yield f"<span>{_held(own)}</span>{strip(own)}</div>"
     yield "</div>"
