@@ -19,6 +19,10 @@ COMMANDS = {
         "logitproof.properties.verify.command",
         "check the published figures, digests and laws",
     ),
+    "detect": (
+        "logitproof.properties.detect_command",
+        "tell which conventions a decoder follows",
+    ),
     "replay": ("logitproof.properties.verify.replay", "try again the case that a law failed in"),
     "export-requests": (
         "logitproof.properties.adapters.export_command",

@@ -18,7 +18,7 @@ from .values import Object
 __all__ = ["generators", "layouts", "rotations", "tokenizers"]
 
 SEEDS = (0, 1, 39, 4701, 2**32, 2**63, 2**64 - 1)
-BRIDGE = {
+BRIDGE: dict[str, Any] = {
     "vocabulary_size": 266, "model_width": 16, "heads": 2, "feed_forward_width": 20, "layers": 2,
     "max_positions": 16,
 }  # fmt: skip

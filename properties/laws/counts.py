@@ -75,7 +75,7 @@ def _arrays(implementation: Components, draw: Draw) -> Difference | None:
     sizes["kv_heads"] = sizes["heads"]
     model, run = _records(implementation, draw, **sizes)
     config = Config(
-        **{name: size for name, size in sizes.items() if name != "kv_heads"},
+        **{name: size for name, size in sizes.items() if name != "kv_heads"},  # type: ignore[arg-type]
         rope_base=10000.0,
         rms_epsilon=1e-6,
     )

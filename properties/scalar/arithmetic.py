@@ -1,4 +1,4 @@
-"""What the scalar decoder computes with: a kind of number and six functions of it."""
+"""What the scalar decoder computes with: a kind of number and its functions."""
 
 import math
 from collections.abc import Callable
@@ -27,6 +27,7 @@ class Arithmetic:
     pow: Callable[[Number, Number], Number]
     sqrt: Callable[[Number], Number]
     is_finite: Callable[[Number], bool]
+    erf: Callable[[Number], Number] = math.erf  # of other decoders' activations alone
 
     def clean(self, x: Number) -> Number:
         """x, or +0 for either zero (the specification's pz)."""

@@ -8,7 +8,11 @@ __all__ = ["Config", "Layout"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The sizes and constants of a decoder. Source: layers.md section 11"""
+    """The sizes and constants of a decoder. Source: layers.md section 11
+
+    kv_heads: None for as many as query heads, which the specification executes alone
+    tied:     False for a head with a matrix of its own, which the specification has not
+    """
 
     vocabulary_size: int
     model_width: int
@@ -18,6 +22,8 @@ class Config:
     max_positions: int
     rope_base: float = 10000.0
     rms_epsilon: float = 1e-6
+    kv_heads: int | None = None
+    tied: bool = True
 
     @property
     def head_width(self) -> int:
@@ -25,16 +31,17 @@ class Config:
         return self.model_width // self.heads
 
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Name -> shape of the 9 L + 2 parameters in stable order.
+        """Name -> shape of the 9 L + 2 parameters in stable order, a head of its own last.
 
         Source: numerics_init.md section 3
         """
         V, D, F = self.vocabulary_size, self.model_width, self.feed_forward_width
+        K = self.head_width * (self.kv_heads or self.heads)
         block: dict[str, tuple[int, ...]] = {
             "attention_norm.gain": (D,),
             "attention.query.weight": (D, D),
-            "attention.key.weight": (D, D),
-            "attention.value.weight": (D, D),
+            "attention.key.weight": (D, K),
+            "attention.value.weight": (D, K),
             "attention.output.weight": (D, D),
             "ffn_norm.gain": (D,),
             "ffn.gate.weight": (D, F),
@@ -44,13 +51,16 @@ class Config:
         blocks = {
             f"blocks.{i}.{role}": shape for i in range(self.layers) for role, shape in block.items()
         }
-        return {"token_embedding.weight": (V, D), **blocks, "final_norm.gain": (D,)}
+        head: dict[str, tuple[int, ...]] = {} if self.tied else {"head.weight": (V, D)}
+        return {"token_embedding.weight": (V, D), **blocks, "final_norm.gain": (D,), **head}
 
     def __str__(self) -> str:
         return (
             f"V={self.vocabulary_size} D={self.model_width} heads={self.heads}"
             f" F={self.feed_forward_width} L={self.layers} C={self.max_positions}"
             f" base={self.rope_base:g} eps={self.rms_epsilon:g}"
+            + (f" kv_heads={self.kv_heads}" if self.kv_heads is not None else "")
+            + ("" if self.tied else " untied")
         )
 
 

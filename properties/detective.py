@@ -1,0 +1,361 @@
+"""Which conventions a decoder follows, told from its answers alone.
+
+One small decoder is loaded whose answers differ under every alternative. Its logits are compared
+with those of the scalar decoder under the specification, then under every single change of a
+convention, then under every pair; the nearest are judged by their own truth and derived bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import groupby
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logitproof.properties.laws.protocol import DecoderUnderTest, Ids, Valid
+from logitproof.properties.scalar import C_LIBRARY, Config, Generator, Layout, initial_weights
+from logitproof.properties.scalar.conventions import (
+    CHOICES,
+    CHUNKS,
+    LOSS,
+    SPECIFIED,
+    Conventions,
+    alternatives,
+)
+from logitproof.properties.scalar.foreign import Foreign, foreign_loss
+from logitproof.properties.truth import BINARY32, BINARY64, SAFETY, Answer, Format
+from logitproof.properties.truth.foreign import foreign_logits
+
+__all__ = [
+    "CONFIG", "QUESTIONS", "Answered", "Examination", "Match", "Probe", "Question", "answer_of",
+    "examined", "weights",
+]  # fmt: skip
+
+Array: TypeAlias = NDArray[np.float64]
+
+# No size equals another, no constant is the usual one, no gain is 1 and the row repeats an id.
+CONFIG = Config(
+    vocabulary_size=11,
+    model_width=12,
+    heads=3,
+    feed_forward_width=7,
+    layers=2,
+    max_positions=6,
+    rope_base=500.0,
+    rms_epsilon=1e-2,
+)
+FULL: Ids = [[3, 1, 4, 1, 5]]
+PACKED: Ids = [[3, 1, 4, 1, 5], [9, 2, 6, -1, -1]]
+LAYOUT = Layout.packed([[2, 3], [3]], 5)
+TARGETS: Ids = [[1, -1, 1, 5, 9], [-1, 6, 5, -1, -1]]
+VALID: Valid = [[True, False, True, True, True], [False, True, True, False, False]]
+SEED = 18
+HOT = 2.5  # times Xavier: probabilities far from equal, none of them near 0 or 1
+PACKS = ("mask", "positions")
+ELSEWHERE = {*LOSS, *CHUNKS, *PACKS, "kv_map", "head"}  # what one row of one segment cannot show
+TEXT = (*(name for name in CHOICES if name not in ELSEWHERE), "mask")
+PAIRS = 2
+JUDGED = 3  # candidates, nearest first, that are held against their truth
+# Half of a single's digits: what lies nearer is worth no further change, and is judged anyway.
+NEAR = 2.0**-12
+LOSS_ROUNDINGS = 64.0  # an nll of V = 11 has about 2 V of them, a mean of 6 no more than that again
+FORMATS: Mapping[str, Format] = {"float64": BINARY64, "float32": BINARY32}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Question:
+    """A batch whose logits tell the named conventions apart.
+
+    needs:  the capability without which it is not asked
+    cached: cells that are the prompt of a session; the others come as one chunk, and the newest
+            logits are the answer
+    """
+
+    name: str
+    conventions: tuple[str, ...]
+    config: Config = CONFIG
+    ids: Ids = field(default_factory=lambda: FULL)
+    layout: Layout | None = None
+    needs: str | None = None
+    cached: int | None = None
+
+    @property
+    def asked(self) -> NDArray[np.bool_]:
+        """The cells whose logits are the answer."""
+        active = np.array(self.ids) >= 0
+        if self.cached is not None:
+            active[:, :-1] = False
+        return active
+
+
+QUESTIONS = (
+    Question(name="ordinary text", conventions=TEXT),
+    Question(name="packed and padded rows", conventions=PACKS, ids=PACKED, layout=LAYOUT),
+    Question(
+        name="a chunk behind cached keys", conventions=CHUNKS, needs="cached-decode", cached=2
+    ),
+    Question(
+        name="fewer key/value heads",
+        conventions=("kv_map",),
+        config=replace(CONFIG, model_width=16, heads=4, kv_heads=2),
+        needs="grouped-heads",
+    ),
+    Question(
+        name="a head of its own",
+        conventions=("head",),
+        config=replace(CONFIG, tied=False),
+        needs="untied-head",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """An alternative beside the answer.
+
+    distance: the largest difference, as a share of the largest logit
+    ratio:    error / derived bound of the alternative; None where it was not judged
+    """
+
+    conventions: Conventions
+    distance: float
+    ratio: float | None = None
+
+    @property
+    def explains(self) -> bool:
+        """Whether the answer is this alternative's up to rounding."""
+        return self.ratio is not None and self.ratio <= 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What one question told.
+
+    matches: what explains the answer; the nearest alternatives where nothing does
+    refused: what the decoder raised, or why its answer cannot be compared
+    """
+
+    question: str
+    tried: int = 0
+    matches: tuple[Match, ...] = ()
+    refused: str | None = None
+
+    @property
+    def explained(self) -> tuple[Match, ...]:
+        """The alternatives that the answer agrees with."""
+        return tuple(m for m in self.matches if m.explains)
+
+    @property
+    def as_specified(self) -> bool:
+        """Whether the specification explains the answer."""
+        return any(not m.conventions.changes for m in self.explained)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What a decoder does where decoders differ and the specification refuses or says nothing."""
+
+    question: str
+    answer: str
+    specified: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """All answers and probes of one decoder."""
+
+    answers: tuple[Answered, ...]
+    probes: tuple[Probe, ...] = field(default=())
+
+    @property
+    def as_specified(self) -> bool:
+        """Whether every answer is explained by the specification."""
+        return all(answer.as_specified for answer in self.answers)
+
+
+def weights(config: Config) -> dict[str, Any]:
+    """Warm matrices, and gains between 0.5 and 2 that differ."""
+    generator = Generator(SEED)
+    drawn = initial_weights(config, generator)
+    return {
+        name: [0.5 + 1.5 * generator.unit() for _ in value]
+        if len(shape) == 1
+        else [[HOT * w for w in row] for row in value]  # type: ignore[union-attr]
+        for (name, value), shape in zip(
+            drawn.items(), config.parameter_shapes().values(), strict=True
+        )
+    }
+
+
+def examined(make: Callable[[], DecoderUnderTest]) -> Examination:
+    """A fresh decoder for every question, so that no answer depends on an earlier one.
+
+    What one question has told is taken for granted in the next.
+    """
+    start, answers = SPECIFIED, list[Answered]()
+    able = make().capabilities
+    for question in QUESTIONS:
+        if question.needs is None or able.get(question.needs, False):
+            answers.append(_compared(make, question, start))
+            if answers[-1].explained:
+                start = answers[-1].explained[0].conventions
+    answers.append(_loss(make, start))
+    return Examination(answers=tuple(answers), probes=tuple(_probes(make)))
+
+
+def _loaded(make: Callable[[], DecoderUnderTest], config: Config = CONFIG) -> Any:
+    subject = make()
+    subject.load(config, weights(config))
+    return subject
+
+
+def _logits(subject: Any, question: Question) -> Array:
+    """The answer, [B, T, V], NaN where nothing was asked."""
+    if question.cached is None:
+        return np.asarray(subject.logits(question.ids, question.layout), dtype=np.float64)
+    (row,), cached = question.ids, question.cached
+    with subject.session() as session:
+        session.prefill(row[:cached])
+        newest = np.asarray(session.extend(row[cached:]).logits, dtype=np.float64)
+    answer = np.full((1, len(row), len(newest)), np.nan)
+    answer[0, -1] = newest
+    return answer
+
+
+def _compared(
+    make: Callable[[], DecoderUnderTest], question: Question, start: Conventions
+) -> Answered:
+    name, asked = question.name, question.asked
+    shape = (*asked.shape, question.config.vocabulary_size)
+    try:
+        subject = _loaded(make, question.config)
+        actual = _logits(subject, question)
+    except Exception as error:  # noqa: BLE001 - whatever a foreign decoder raises
+        return Answered(question=name, refused=f"raised {type(error).__name__}: {error}")
+    if actual.shape != shape:
+        seen = f"answered logits of shape {list(actual.shape)}, not {list(shape)}"
+        return Answered(question=name, refused=seen)
+    if not np.isfinite(actual[asked]).all():
+        return Answered(question=name, refused="answered logits that are not finite")
+    format = FORMATS[subject.conventions.get("dtype", "float64")]
+    found = _search(actual[asked], question, start)
+    near = [match for match in found[:JUDGED] if match.distance <= NEAR]
+    judged = [_judged(match, actual, question, format) for match in near] or found[:JUDGED]
+    explains = tuple(match for match in judged if match.explains)
+    return Answered(question=name, tried=len(found), matches=explains or tuple(judged))
+
+
+@cache
+def answer_of(question: Question, conventions: Conventions) -> Array:
+    """The logits asked for, by a decoder that follows these conventions."""
+    foreign = Foreign(
+        config=question.config,
+        weights=_matrices(question.config),
+        conventions=conventions,
+        arithmetic=C_LIBRARY,
+        cached=question.cached,
+    )
+    logits = foreign.logits(question.ids, question.layout)
+    return np.array(logits, dtype=np.float64)[question.asked]
+
+
+@cache
+def _matrices(config: Config) -> dict[str, Any]:
+    """The weights, a gain as a matrix of one row."""
+    return {n: v if isinstance(v[0], list) else [v] for n, v in weights(config).items()}
+
+
+@cache
+def _truth(question: Question, conventions: Conventions) -> Answer:
+    return foreign_logits(
+        question.config,
+        weights(question.config),
+        question.ids,
+        question.layout,
+        conventions,
+        cached=question.cached,
+    )
+
+
+def _search(actual: Array, question: Question, start: Conventions) -> list[Match]:
+    """Nearest first; more changes are tried only while none with fewer comes near."""
+    largest, matches = float(np.abs(actual).max(initial=0.0)), list[Match]()
+    tried = alternatives(question.conventions, PAIRS, start)
+    for _, group in groupby(tried, key=lambda c: len(c.changes)):
+        for conventions in group:
+            apart = float(np.abs(answer_of(question, conventions) - actual).max(initial=0.0))
+            matches.append(Match(conventions=conventions, distance=apart / (largest or 1.0)))
+        matches.sort(key=lambda match: match.distance)
+        if matches[0].distance <= NEAR:
+            break
+    return matches
+
+
+def _judged(match: Match, actual: Array, question: Question, format: Format) -> Match:
+    answer = _truth(question, match.conventions)
+    near, rest = answer.doubles
+    errors = np.abs((actual - near) - rest)[question.asked]
+    bounds = answer.roundings.bounds(format).reshape(actual.shape)[question.asked]
+    with np.errstate(all="ignore"):
+        ratios = np.where(errors == 0.0, 0.0, errors / bounds)
+    return replace(match, ratio=float(ratios.max()))
+
+
+def _loss(make: Callable[[], DecoderUnderTest], start: Conventions) -> Answered:
+    """The mean of a packed batch in which not every active cell counts."""
+    question = "mean loss"
+    try:
+        subject = _loaded(make)
+        actual = float(subject.loss_and_gradients(PACKED, TARGETS, LAYOUT, VALID)[0])
+        logits = np.asarray(subject.logits(PACKED, LAYOUT), dtype=np.float64)
+    except Exception as error:  # noqa: BLE001 - whatever a foreign decoder raises
+        return Answered(question=question, refused=f"raised {type(error).__name__}: {error}")
+    if not (np.isfinite(actual) and np.isfinite(logits[np.array(VALID)]).all()):
+        return Answered(question=question, refused=f"answered {actual!r}, logits not all finite")
+    format = FORMATS[subject.conventions.get("dtype", "float64")]
+    largest = float(np.abs(logits[np.array(VALID)]).max())
+    # From the decoder's own logits: the loss has a question of its own.
+    matches = []
+    for conventions in alternatives(LOSS, PAIRS, start):
+        value = float(foreign_loss(C_LIBRARY, logits.tolist(), TARGETS, VALID, conventions))
+        apart = abs(value - actual)
+        bound = SAFETY * LOSS_ROUNDINGS * format.unit * (abs(value) + largest)
+        matches.append(
+            Match(conventions=conventions, distance=apart / abs(value), ratio=apart / bound)
+        )
+    matches.sort(key=lambda m: m.distance)
+    explains = tuple(m for m in matches if m.explains)
+    return Answered(question=question, tried=len(matches), matches=explains or (matches[0],))
+
+
+def _probes(make: Callable[[], DecoderUnderTest]) -> Iterator[Probe]:
+    nothing = [[False] * 5] * 2
+
+    def empty_loss() -> Any:
+        return _loaded(make).loss_and_gradients(PACKED, [[-1] * 5] * 2, LAYOUT, nothing)[0]
+
+    def inactive() -> Any:
+        return np.asarray(_loaded(make).logits(PACKED, LAYOUT), dtype=np.float64)[1, 3:]
+
+    yield Probe(question="a loss over nothing", answer=_told(empty_loss), specified="refused")
+    yield Probe(
+        question="logits of cells that read no key", answer=_told(inactive), specified="finite"
+    )
+
+
+def _told(ask: Callable[[], Any]) -> str:
+    try:
+        values = np.asarray(ask(), dtype=np.float64)
+    except ValueError as error:
+        return f"refused: {error}"
+    except Exception as error:  # noqa: BLE001 - whatever a foreign decoder raises
+        return f"raised {type(error).__name__}: {error}"
+    if np.isnan(values).any():
+        return "NaN"
+    if not np.isfinite(values).all():
+        return "infinite"
+    return repr(float(values)) if values.ndim == 0 else "finite"

@@ -1,0 +1,71 @@
+"""What a decoder of other conventions must answer, to 50 digits, and how far rounding may go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import mpmath
+from mpmath import mp
+
+from logitproof.properties.scalar import Arithmetic, Config, Layout
+from logitproof.properties.scalar.conventions import Conventions
+from logitproof.properties.scalar.foreign import Foreign
+
+from .adjoints import roundings
+from .arithmetic import recording
+from .decoder import Answer
+from .recording import DIGITS, FORMS, FUNCTION_ULP, Recorded
+
+__all__ = ["foreign_logits"]
+
+Ids: TypeAlias = Sequence[Sequence[int]]
+
+
+def foreign_logits(
+    config: Config,
+    weights: Mapping[str, Any],
+    ids: Ids,
+    layout: Layout | None,
+    conventions: Conventions,
+    *,
+    cached: int | None = None,
+) -> Answer:
+    """[B, T, V], with the bound of a program that takes each step as it is written there.
+
+    Every operation is granted the forms of the record and every elementary function its declared
+    ulps; a whole operation in another textbook form (a softmax that is not shifted, a root by
+    logarithms) is granted what its steps are, not more: this bound is the narrower one.
+    """
+    with mp.workdps(DIGITS):
+        arithmetic = recording()
+        record = arithmetic.record
+
+        def erf(x: Recorded) -> Recorded:
+            slope = 2 / mp.sqrt(mp.pi) * mp.exp(-x.value * x.value)
+            value = mp.erf(x.value)
+            count = 2 * FUNCTION_ULP + FORMS
+            return record.entry(value, ((x, slope),), count, abs(float(value)))
+
+        given = {
+            name: [[record.parameter(mpmath.mpf(v)) for v in row] for row in _matrix(value)]
+            for name, value in weights.items()
+        }
+        able: Arithmetic = replace(arithmetic, erf=erf)
+        foreign = Foreign(
+            config=config,
+            weights=given,
+            conventions=conventions,
+            arithmetic=able,
+            cached=cached,
+        )
+        logits = [x for row in foreign.logits(ids, layout) for cell in row for x in cell]
+        moved, _ = roundings(record, len(record), logits)
+    vocabulary = len(weights.get("head.weight", weights["token_embedding.weight"]))
+    shape = (len(ids), len(ids[0]), vocabulary)
+    return Answer(shape=shape, values=[x.value for x in logits], roundings=moved)
+
+
+def _matrix(value: Any) -> Any:
+    return value if isinstance(value[0], list) else [value]
