@@ -58,6 +58,7 @@ CARRIED = (
     "padded",
     "packed",
     "specified-bits",
+    "invariant-bits",
 )
 # What hangs on the calls before: a file of answers, each to one request alone, cannot claim it.
 LIVE = ("repeated-backward", "refusals")

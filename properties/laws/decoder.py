@@ -8,7 +8,8 @@ from logitproof.properties.scalar import C_LIBRARY, EXACT, Layout, Result, Scala
 from .cases import Case, full_cases, mixed_cases, packed_cases, padded_cases, with_valid
 from .difference import Difference, doubles, first_difference, first_named_difference
 from .law import Law
-from .levels import LAYOUTS, VALUES, claimed
+from .levels import INVARIANT, LAYOUTS, VALUES, claimed
+from .precision import answered
 from .protocol import Capable, DecoderUnderTest, Ids
 
 __all__ = ["LAWS"]
@@ -78,15 +79,15 @@ def _raw_sum(implementation: Capable, case: Case) -> Difference | None:
 
 def _prefix_causality(implementation: DecoderUnderTest, case: Case) -> Difference | None:
     _load(implementation, case)
-    whole = doubles(implementation.logits(case.ids))
+    whole = answered(implementation, implementation.logits(case.ids))
     V, T = case.config.vocabulary_size, len(case.ids[0])
 
     def changed(start: int) -> Iterator[Difference | None]:
         other = [[*row[:start], *((i + 1) % V for i in row[start:])] for row in case.ids]
         what = f"logits before position {start} when the ids from there on change"
-        logits = doubles(implementation.logits(other))
+        logits = answered(implementation, implementation.logits(other))
         yield first_difference(what, whole[:, :start], logits[:, :start])
-        alone = doubles(implementation.logits([list(row[:start]) for row in case.ids]))
+        alone = answered(implementation, implementation.logits([list(row[:start]) for row in case.ids]))
         yield first_difference(f"logits of the first {start} ids alone", whole[:, :start], alone)
 
     return _first(difference for start in range(1, T) for difference in changed(start))
@@ -94,10 +95,12 @@ def _prefix_causality(implementation: DecoderUnderTest, case: Case) -> Differenc
 
 def _row_independence(implementation: DecoderUnderTest, case: Case) -> Difference | None:
     _load(implementation, case)
-    together = doubles(implementation.logits(case.ids))
-    backwards = doubles(implementation.logits(case.ids[::-1]))
+    together = answered(implementation, implementation.logits(case.ids))
+    backwards = answered(implementation, implementation.logits(case.ids[::-1]))
     alone = (
-        first_difference(f"logits of row {b} alone", together[b], doubles(logits)[0])
+        first_difference(
+            f"logits of row {b} alone", together[b], answered(implementation, logits)[0]
+        )
         for b, logits in enumerate(implementation.logits([row]) for row in case.ids)
     )
     return first_difference("logits with the rows in reverse", together, backwards[::-1]) or _first(
@@ -115,12 +118,20 @@ def _segments(case: Case) -> Iterator[tuple[int, int, int]]:
             first += size
 
 
+def _answered(implementation: DecoderUnderTest, answer: Any) -> Any:
+    """Loss and gradients as float64, from the type declared."""
+    loss, gradients = answer
+    return answered(implementation, loss), {
+        name: answered(implementation, value) for name, value in gradients.items()
+    }
+
+
 def _separate(implementation: DecoderUnderTest, case: Case) -> Difference | None:
     """Each segment in the batch against the same segment as a batch of its own."""
     _load(implementation, case)
     assert case.layout is not None
     forward = claimed(implementation, "forward")
-    together = doubles(implementation.logits(case.ids, case.layout)) if forward else None
+    together = answered(implementation, implementation.logits(case.ids, case.layout)) if forward else None
     B, T = case.layout.shape
 
     def one(b: int, first: int, size: int) -> Iterator[Difference | None]:
@@ -128,15 +139,18 @@ def _separate(implementation: DecoderUnderTest, case: Case) -> Difference | None
         ids, targets = [list(case.ids[b][cells])], [list(case.targets[b][cells])]
         where = f"row {b}, cells {first} to {first + size - 1}"
         if together is not None:
-            logits = doubles(implementation.logits(ids))[0]
+            logits = answered(implementation, implementation.logits(ids))[0]
             yield first_difference(f"logits of {where}", logits, together[b, cells])
         if not _asks_loss(implementation):
             return
         valid = [[r == b and first <= t < first + size for t in range(T)] for r in range(B)]
         masked = with_valid(case, valid)
-        loss, gradients = implementation.loss_and_gradients(ids, targets)
-        loss_among, among = implementation.loss_and_gradients(
-            masked.ids, masked.targets, masked.layout, masked.valid
+        loss, gradients = _answered(implementation, implementation.loss_and_gradients(ids, targets))
+        loss_among, among = _answered(
+            implementation,
+            implementation.loss_and_gradients(
+                masked.ids, masked.targets, masked.layout, masked.valid
+            ),
         )
         yield from _same_loss(
             implementation, f"mean loss of {where}", loss, loss_among,
@@ -299,6 +313,7 @@ LAWS = (
         id="decoder.prefix-causality",
         statement="Later ids change no bit of earlier logits, and neither does leaving them away.",
         source="numerics.md section 12",
+        needs=(INVARIANT,),
         levels=("forward",),
         faults=("mask-off-by-one",),
         cases=full_cases,
@@ -309,6 +324,7 @@ LAWS = (
         statement="A row has the same logits alone, in a batch, and with the rows in another "
         "order, bit for bit.",
         source="numerics.md section 1",
+        needs=(INVARIANT,),
         levels=("forward",),
         faults=("softmax-maximum-of-batch",),
         cases=full_cases,
@@ -319,7 +335,7 @@ LAWS = (
         statement="A padded row has the logits, and alone in the loss the mean and all gradients, "
         "of the same row without padding, bit for bit.",
         source="inputs.md sections 7 and 9",
-        needs=("padded",),
+        needs=("padded", INVARIANT),
         levels=(*VALUES, "padded"),
         faults=("mean-over-all-cells", "positions-count-padding"),
         cases=padded_cases,
@@ -330,7 +346,7 @@ LAWS = (
         statement="A packed segment has the logits, and alone in the loss the mean and all "
         "gradients, of the same segment as a row of its own, bit for bit.",
         source="inputs.md sections 8 and 9",
-        needs=("packed",),
+        needs=("packed", INVARIANT),
         levels=(*VALUES, *LAYOUTS),
         faults=("packed-segments-leak", "packed-positions-run-on"),
         cases=packed_cases,

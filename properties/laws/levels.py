@@ -6,16 +6,17 @@ from typing import Any
 
 from .protocol import DecoderUnderTest
 
-__all__ = ["LAYOUTS", "LEVELS", "VALUES", "claimed", "layout_levels"]
+__all__ = ["INVARIANT", "LAYOUTS", "LEVELS", "VALUES", "claimed", "layout_levels"]
 
 VALUES = ("forward", "loss", "gradients")  # what of a batch is asked for
 LAYOUTS = ("padded", "packed")  # batches that are more than rows of equal length
 LEVELS = (*VALUES, "decode", *LAYOUTS)
+INVARIANT = "invariant-bits"  # a row has its bits among other rows too, and a prefix alone
 
 
 def claimed(implementation: DecoderUnderTest, name: str) -> bool:
-    """Whether a capability is declared; values and layouts are claimed unless denied."""
-    return implementation.capabilities.get(name, name in (*VALUES, *LAYOUTS))
+    """Whether a capability is declared; some are claimed unless denied."""
+    return implementation.capabilities.get(name, name in (*VALUES, *LAYOUTS, INVARIANT))
 
 
 def layout_levels(case: Any) -> tuple[str, ...]:

@@ -8,9 +8,11 @@ first is B = T = L = H = 1 with small dyadic weights.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from logitproof.properties.scalar import Config, Generator, Layout
 from logitproof.properties.truth import Truth, truth_of
@@ -121,6 +123,17 @@ class TruthCase(Case):
         """Every answer to 50 digits, with its bound."""
         return truth_of(self.config, self.weights, self.ids, self.targets, self.layout, self.valid)
 
+    @cached_property
+    def single(self) -> SingleCase:
+        """The case as a decoder in float32 is given it, with a truth of its own."""
+        config = replace(
+            self.config,
+            rms_epsilon=_single(self.config.rms_epsilon),
+            rope_base=_single(self.config.rope_base),
+        )
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        return SingleCase(**{**own, "config": config, "drawn": self.weights})
+
     def with_overrides(self, overrides: tuple[Override, ...]) -> TruthCase:
         """The same case with these weights set by hand."""
         return replace(self, overrides=overrides)
@@ -142,6 +155,32 @@ class TruthCase(Case):
         parts = [f"regime {self.regime}", weights, *super().__str__().split("; ")[1:]]
         parts += [f"{o.name}[{o.place}] = {o.value!r}" for o in self.overrides]
         return "; ".join(parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SingleCase(TruthCase):
+    """A case whose weights and constants were rounded to float32.
+
+    drawn: the weights before
+    """
+
+    drawn: Mapping[str, Any] = field(repr=False)
+
+    @cached_property
+    def weights(self) -> dict[str, Any]:
+        """Name -> value in stable order; infinite where no float32 is near."""
+        return {name: _single(value) for name, value in self.drawn.items()}
+
+    @property
+    def fits(self) -> bool:
+        """Whether every weight is near a float32."""
+        return all(np.isfinite(np.array(value)).all() for value in self.weights.values())
+
+
+def _single(value: Any) -> Any:
+    """The nearest float32 numbers, as doubles."""
+    with np.errstate(over="ignore"):
+        return np.array(value).astype(np.float32).astype(np.float64).tolist()
 
 
 def _regulate(weights: dict[str, Any], regime: Regime, config: Config) -> None:

@@ -27,14 +27,16 @@ SAFETY = 2.0  # for the higher orders; ample while bound / |y| < 1e-4. Source: n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """A binary number format: half its relative spacing, half its smallest number."""
+    """A binary number format: half its relative spacing, half its smallest number, its largest."""
 
     unit: float
     eta: float
+    largest: float = float.fromhex("0x1.fffffffffffffp+1023")
 
 
-BINARY64 = Format(unit=2.0**-53, eta=2.0**-1074)  # eta is 2^-1075, which is no double
-BINARY32 = Format(unit=2.0**-24, eta=2.0**-150)
+# eta of BINARY64 is 2^-1075, which is no double.
+BINARY64 = Format(unit=2.0**-53, eta=2.0**-1074)
+BINARY32 = Format(unit=2.0**-24, eta=2.0**-150, largest=float.fromhex("0x1.fffffep+127"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
