@@ -169,9 +169,9 @@ class Model:
         return note("output", self.added(x, normed, product @ weight("ffn.down.weight")))
 
     def norm(self, x: Tensor, gain: Tensor) -> Tensor:
-        """gain * x / sqrt(mean(x^2) + eps)"""
+        """gain * x / sqrt(mean(x^2) + eps); `rsqrt` has a slope whose cube underflows too early."""
         mean = (x * x).mean(dim=-1, keepdim=True)
-        return gain * (x * torch.rsqrt(mean + self.config.rms_epsilon))
+        return gain * (x / torch.sqrt(mean + self.config.rms_epsilon))
 
     def heads(self, projected: Tensor) -> Tensor:
         """[B, T, H d_h] -> [B, H, T, d_h]"""

@@ -8,7 +8,7 @@ first is B = T = L = H = 1 with small dyadic weights.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from typing import Any, TypeAlias
 
@@ -44,6 +44,9 @@ THOUSAND, HUGE_LOGIT = 1000.0, 1e290  # final gain
 HUGE, OVERFLOWING = 2.0**500, 2.0**520  # table entries whose squares reach 1e301, pass 1e308
 SUBNORMAL = 2.0**-1040
 CLOSE = 2.0**-36  # how far near-tied rows of the table lie apart
+# In float32, where rows nearer than that would be one row: then the slope of a score and what it
+# is multiplied by both vanish, and what remains of them is of second order in the unit.
+CLOSE_SINGLE = 2.0**-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,12 +111,15 @@ class TruthCase(Case):
     @cached_property
     def weights(self) -> dict[str, Any]:
         """Name -> value in stable order."""
+        return self._weights(CLOSE)
+
+    def _weights(self, close: float) -> dict[str, Any]:
         generator = Generator(self.seed)
         weights = {
             name: self._drawn(generator, shape)
             for name, shape in self.config.parameter_shapes().items()
         }
-        _regulate(weights, self.regime, self.config)
+        _regulate(weights, self.regime, self.config, close)
         for override in self.overrides:
             _override(weights, override)
         return weights
@@ -132,7 +138,7 @@ class TruthCase(Case):
             rope_base=_single(self.config.rope_base),
         )
         own = {f.name: getattr(self, f.name) for f in fields(self)}
-        return SingleCase(**{**own, "config": config, "drawn": self.weights})
+        return SingleCase(**{**own, "config": config})
 
     def with_overrides(self, overrides: tuple[Override, ...]) -> TruthCase:
         """The same case with these weights set by hand."""
@@ -159,17 +165,12 @@ class TruthCase(Case):
 
 @dataclass(frozen=True, kw_only=True)
 class SingleCase(TruthCase):
-    """A case whose weights and constants were rounded to float32.
-
-    drawn: the weights before
-    """
-
-    drawn: Mapping[str, Any] = field(repr=False)
+    """A case whose weights and constants were rounded to float32, near ties so much wider."""
 
     @cached_property
     def weights(self) -> dict[str, Any]:
         """Name -> value in stable order; infinite where no float32 is near."""
-        return {name: _single(value) for name, value in self.drawn.items()}
+        return {name: _single(value) for name, value in self._weights(CLOSE_SINGLE).items()}
 
     @property
     def fits(self) -> bool:
@@ -183,7 +184,7 @@ def _single(value: Any) -> Any:
         return np.array(value).astype(np.float32).astype(np.float64).tolist()
 
 
-def _regulate(weights: dict[str, Any], regime: Regime, config: Config) -> None:
+def _regulate(weights: dict[str, Any], regime: Regime, config: Config, close: float) -> None:
     temperature = TEMPERATURES[regime.attention]
     for name, value in weights.items():
         if name.endswith((".query.weight", ".key.weight")):
@@ -201,7 +202,7 @@ def _regulate(weights: dict[str, Any], regime: Regime, config: Config) -> None:
         weights["final_norm.gain"][0] = 0.0
     if regime.logits == "near-tied":
         for v, row in enumerate(table[1:], 1):
-            row[:] = [x * (1.0 + v * CLOSE) for x in table[0]]
+            row[:] = [x * (1.0 + v * close) for x in table[0]]
     gain = {"thousand": THOUSAND, "huge": HUGE_LOGIT}.get(regime.logits, 1.0)
     if regime.values == "subnormal":
         gain *= SUBNORMAL
