@@ -26,11 +26,13 @@ class Batch:
 
     ids, positions: [B, T]
     visible:        [B, 1, T, S]
+    active:         [B, 1, 1, S], the keys that are no padding
     """
 
     ids: Tensor
     positions: Tensor
     visible: Tensor
+    active: Tensor
 
 
 def batch_of(ids: Ids, layout: Layout | None) -> Batch:
@@ -39,10 +41,12 @@ def batch_of(ids: Ids, layout: Layout | None) -> Batch:
     starts = torch.tensor(layout.range_starts)[..., None]  # [B, T, 1]
     cells = torch.arange(layout.shape[1])
     visible = (starts <= cells) & (cells <= cells[:, None])
+    active = cells < torch.tensor(layout.lengths)[:, None]
     return Batch(
         ids=torch.tensor(ids).clamp_min(0),
         positions=torch.tensor(layout.positions),
         visible=visible[:, None],
+        active=active[:, None, None],
     )
 
 
@@ -51,7 +55,10 @@ def chunk_of(ids: Sequence[int], start: int, keys: int) -> Batch:
     positions = torch.arange(start, start + len(ids))
     visible = torch.arange(keys) <= positions[:, None]
     return Batch(
-        ids=torch.tensor([list(ids)]), positions=positions[None], visible=visible[None, None]
+        ids=torch.tensor([list(ids)]),
+        positions=positions[None],
+        visible=visible[None, None],
+        active=torch.ones((1, 1, 1, keys), dtype=torch.bool),
     )
 
 

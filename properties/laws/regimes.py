@@ -351,7 +351,7 @@ def _case(number: int) -> TruthCase:
         return case_of(Sizes(), SEED, REGIMES[0])
     generator, regime = Generator(SEED + number), REGIMES[number % len(REGIMES)]
     below = generator.below
-    heads, head_width = ((1, 4), (2, 2), (1, 4), (3, 2))[below(4)]
+    heads, head_width = ((1, 4), (2, 2), (2, 4), (3, 2))[below(4)]
     sizes = Sizes(
         B=1 + below(2), T=2 + below(3), V=3 + below(4), heads=heads, head_width=head_width,
         F=1 + below(3), L=(1, 1, 1, 2, 0 if regime == Regime() else 1)[below(5)],
