@@ -1,13 +1,14 @@
 """A plain PyTorch decoder under test, float64 or float32, with either attention and cache.
 
-`logitproof verify --decoder logitproof.properties.adapters.torch_module:float64`; PyTorch is
-imported when one is made.
+`logitproof verify --decoder logitproof.properties.adapters.torch_module:float32_sdpa`: a name is a
+choice of each of `CHOICES`, in any order, the first of each where none is named. PyTorch is
+imported when a decoder is made.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -18,10 +19,7 @@ from logitproof.properties.laws.protocol import Arrays, Ids, Valid
 from logitproof.properties.laws.difference import Values
 from logitproof.properties.scalar import Config, Layout
 
-__all__ = [
-    "Newest", "TorchSession", "TorchSubject", "float32", "float32_sdpa", "float32_static",
-    "float64", "sdpa", "sdpa_static", "static",
-]  # fmt: skip
+__all__ = ["CHOICES", "CLAIMS", "Newest", "TorchSession", "TorchSubject", "chosen_of", "named"]
 
 CLAIMS: Mapping[str, bool] = {
     "taps": True,
@@ -30,6 +28,11 @@ CLAIMS: Mapping[str, bool] = {
     "grouped-heads": True,
     "untied-head": True,
     "invariant-bits": False,  # a matrix product may round a row otherwise among other rows
+}
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "dtype": ("float64", "float32"),
+    "attention": ("eager", "sdpa"),
+    "cache": ("dynamic", "static"),
 }
 CACHES = {"dynamic": "DynamicCache", "static": "StaticCache"}
 
@@ -82,9 +85,14 @@ class TorchSubject:
     def loss_and_gradients(
         self, ids: Ids, targets: Ids, layout: Layout | None = None, valid: Valid | None = None
     ) -> tuple[Any, Arrays]:
-        """One forward, one reverse pass from no gradient."""
+        """One forward, one reverse pass from no gradient.
+
+        Raises ValueError where no cell counts: PyTorch's own mean of nothing is NaN.
+        """
         if valid is None:
             valid = [[token >= 0 for token in row] for row in ids]
+        if not any(map(any, valid)):
+            raise ValueError("no cell counts: there is no mean loss")
         for weight in self.model.weights.values():
             weight.grad = None
         logits = self.model.logits(self.parts.batch_of(ids, layout))
@@ -152,36 +160,22 @@ def _array(tensor: Any) -> Any:
     return np.array(tensor.detach().numpy())
 
 
-def float64() -> TorchSubject:
-    """Float64, eager attention, dynamic cache."""
-    return TorchSubject()
+def named(name: str) -> Callable[[], TorchSubject]:
+    """The factory of a name. Raises AttributeError for a name with another choice."""
+    chosen = chosen_of(CHOICES, name)
+    return lambda: TorchSubject(**chosen)
 
 
-def sdpa() -> TorchSubject:
-    """Float64, SDPA, dynamic cache."""
-    return TorchSubject(attention="sdpa")
+def chosen_of(choices: Mapping[str, tuple[str, ...]], name: str) -> dict[str, str]:
+    """What the words of a name choose. Raises AttributeError for a word that chooses nothing."""
+    chosen: dict[str, str] = {}
+    for word in name.split("_"):
+        known = [key for key, words in choices.items() if word in words]
+        if not known or known[0] in chosen:
+            raise AttributeError(f"{name}: no choice {word!r}")
+        chosen[known[0]] = word
+    return chosen
 
 
-def static() -> TorchSubject:
-    """Float64, eager attention, static cache."""
-    return TorchSubject(cache="static")
-
-
-def sdpa_static() -> TorchSubject:
-    """Float64, SDPA, static cache."""
-    return TorchSubject(attention="sdpa", cache="static")
-
-
-def float32() -> TorchSubject:
-    """Float32, eager attention, dynamic cache."""
-    return TorchSubject(dtype="float32")
-
-
-def float32_sdpa() -> TorchSubject:
-    """Float32, SDPA, dynamic cache."""
-    return TorchSubject(dtype="float32", attention="sdpa")
-
-
-def float32_static() -> TorchSubject:
-    """Float32, eager attention, static cache."""
-    return TorchSubject(dtype="float32", cache="static")
+def __getattr__(name: str) -> Callable[[], TorchSubject]:
+    return named(name)

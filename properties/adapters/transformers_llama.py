@@ -19,7 +19,7 @@ from logitproof.properties.laws.difference import Values
 from logitproof.properties.laws.protocol import Arrays, Ids, Valid
 from logitproof.properties.scalar import Config, Layout
 
-from .torch_module import CLAIMS, Newest
+from .torch_module import CLAIMS, Newest, chosen_of
 
 __all__ = ["CHOICES", "LlamaSession", "LlamaSubject", "named"]
 
@@ -362,12 +362,7 @@ def _widen(torch: Any, modules: Mapping[str, Any], model: Any, config: Config) -
 
 def named(name: str) -> Callable[[], LlamaSubject]:
     """The factory of a name. Raises AttributeError for a name with another choice."""
-    chosen: dict[str, str] = {}
-    for word in name.split("_"):
-        known = [key for key, choices in CHOICES.items() if word in choices]
-        if not known or known[0] in chosen:
-            raise AttributeError(f"{name}: no choice {word!r}")
-        chosen[known[0]] = word
+    chosen = chosen_of(CHOICES, name)
     return lambda: LlamaSubject(**chosen)
 
 
