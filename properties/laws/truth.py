@@ -20,15 +20,12 @@ from .law import Finding, Law
 from .levels import LAYOUTS
 from .precision import answered, dtype_of, format_of
 from .protocol import DecoderUnderTest
-from .regimes import TruthCase, truth_cases
+from .regimes import DECIDABLE, TruthCase, largest, truth_cases
 
 __all__ = ["CLASS", "DECIDABLE", "DECLARED_CLASS", "LAWS", "Compared", "judged", "largest"]
 
 Array: TypeAlias = NDArray[np.float64]
 
-# A bound beyond this share of the largest entry decides nothing, and its second order is no
-# longer small beside the first. Source: notes/bounds.md
-DECIDABLE = 1e-4
 UNDERFLOW = 2.0**24  # times eta: a bound of so few smallest numbers decides, whatever the scale
 NATS = 1.0  # losses are compared on this scale, however small they are
 
@@ -178,11 +175,6 @@ def _gradients(implementation: DecoderUnderTest, case: TruthCase) -> Finding:
             yield Compared(f"gradient of {name}", answer, actual, scale)
 
     return judged(implementation, case, ask)
-
-
-def largest(answer: Answer) -> float:
-    """The scale on which entries of an answer are decided."""
-    return float(np.abs(answer.doubles[0]).max(initial=0.0))
 
 
 CLASS = "properties/truth/decoder.py, notes/bounds.md"
