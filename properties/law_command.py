@@ -59,6 +59,7 @@ def _facts(law: Law) -> dict[str, Any]:
         "statement": law.statement,
         "source": law.source,
         "needs": list(law.needs),
+        "levels": list(law.levels),
         "faults": list(law.faults),
         "grants": dict(law.grants),
     }
@@ -84,6 +85,8 @@ def _explained(law: Law, facts: dict[str, Any], width: int) -> Iterator[str]:
     yield from _hanging("states", law.statement, width)
     yield from _hanging("source", law.source, width)
     yield from _hanging("needs", ", ".join(law.needs) or "nothing beyond the protocol", width)
+    if law.levels:
+        yield from _hanging("levels", ", ".join(law.levels), width)
     yield from _hanging(
         "cost", f"{facts['cases']} cases in {facts['seconds']:.2f} s on the core", width
     )

@@ -158,7 +158,8 @@ def verdicts(*arguments: str) -> tuple[int, dict[str, Any]]:
 
 
 CLAIMED = (
-    "forward,loss,gradients,padded,packed,specified-bits,raw-sum,gradient-parts,initial-values,taps"
+    "forward,loss,gradients,padded,packed,row-bits,specified-bits,raw-sum,gradient-parts,"
+    "initial-values,taps"
 )
 MOST = "*r.[iprst]*"  # laws of the decoder and the generator: a few seconds of them
 

@@ -115,6 +115,13 @@ def test_an_entry_without_its_reason_is_bad_input(known: list[str], tmp_path: Pa
     assert cli.main(known) == 2
 
 
+def test_the_example_of_the_readme_is_a_list(tmp_path: Path) -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
+    path = tmp_path / "known.toml"
+    path.write_text(readme.split("```toml\n")[1].split("```")[0], encoding="utf-8")
+    assert [entry.law for entry in read_known(path, laws.REGISTRY, TODAY)] == ["decoder.packed-*"]
+
+
 def test_the_first_entry_that_matches_counts() -> None:
     one, two = (Known(law=law, reason=law, link="x", expires=TODAY) for law in ("decoder.*", "*"))
     assert known_for("decoder.raw-sum", [one, two]) is one

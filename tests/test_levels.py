@@ -100,6 +100,14 @@ def test_values_and_layouts_are_claimed_unless_denied() -> None:
     assert not claimed(ForwardOnly(), "loss")
 
 
+def test_who_denies_the_bits_of_a_row_is_asked_for_values_alone() -> None:
+    denied = {**ScalarSubject.capabilities, "row-bits": False}
+    subject = type("Fast", (ScalarSubject,), {"capabilities": denied})()
+    assert laws.REGISTRY["decoder.row-independence"].missing(subject) == ("row-bits",)
+    assert laws.REGISTRY["decoder.row-independence"].missing(ScalarSubject()) == ()
+    assert laws.REGISTRY["truth.logits"].missing(subject) == ()
+
+
 def test_a_case_says_what_it_takes_to_read_it() -> None:
     assert {layout_levels(case) for case in full_cases(9)} == {()}
     assert {layout_levels(case) for case in padded_cases(25)} == {(), ("padded",)}

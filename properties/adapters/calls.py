@@ -51,14 +51,14 @@ CALLS: Mapping[str, Call] = {
 }
 OF_NO_MODEL = ("echo", "load", "words", "matrix", "initial")  # asked of no weights
 # What a program or a file of answers may claim: the capabilities with a call, the gradients that
-# come with the loss, the layouts that a batch may have, and bits where they are stated.
+# come with the loss, the layouts that a batch may have, and claims about bits.
 CARRIED = (
     *dict.fromkeys(call.capability for call in CALLS.values() if call.capability),
     "gradients",
     "padded",
     "packed",
+    "row-bits",
     "specified-bits",
-    "invariant-bits",
 )
 # What hangs on the calls before: a file of answers, each to one request alone, cannot claim it.
 LIVE = ("repeated-backward", "refusals")

@@ -27,7 +27,7 @@ CLAIMS: Mapping[str, bool] = {
     "cached-decode": True,
     "grouped-heads": True,
     "untied-head": True,
-    "invariant-bits": False,  # a matrix product may round a row otherwise among other rows
+    "row-bits": False,  # a matrix product may round a row otherwise among other rows
 }
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "dtype": ("float64", "float32"),

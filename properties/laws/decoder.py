@@ -8,7 +8,7 @@ from logitproof.properties.scalar import C_LIBRARY, EXACT, Layout, Result, Scala
 from .cases import Case, full_cases, mixed_cases, packed_cases, padded_cases, with_valid
 from .difference import Difference, doubles, first_difference, first_named_difference
 from .law import Law
-from .levels import INVARIANT, LAYOUTS, VALUES, claimed
+from .levels import LAYOUTS, VALUES, claimed
 from .precision import answered
 from .protocol import Capable, DecoderUnderTest, Ids
 
@@ -313,7 +313,7 @@ LAWS = (
         id="decoder.prefix-causality",
         statement="Later ids change no bit of earlier logits, and neither does leaving them away.",
         source="numerics.md section 12",
-        needs=(INVARIANT,),
+        needs=("row-bits",),
         levels=("forward",),
         faults=("mask-off-by-one",),
         cases=full_cases,
@@ -324,7 +324,7 @@ LAWS = (
         statement="A row has the same logits alone, in a batch, and with the rows in another "
         "order, bit for bit.",
         source="numerics.md section 1",
-        needs=(INVARIANT,),
+        needs=("row-bits",),
         levels=("forward",),
         faults=("softmax-maximum-of-batch",),
         cases=full_cases,
@@ -335,7 +335,7 @@ LAWS = (
         statement="A padded row has the logits, and alone in the loss the mean and all gradients, "
         "of the same row without padding, bit for bit.",
         source="inputs.md sections 7 and 9",
-        needs=("padded", INVARIANT),
+        needs=("padded", "row-bits"),
         levels=(*VALUES, "padded"),
         faults=("mean-over-all-cells", "positions-count-padding"),
         cases=padded_cases,
@@ -346,7 +346,7 @@ LAWS = (
         statement="A packed segment has the logits, and alone in the loss the mean and all "
         "gradients, of the same segment as a row of its own, bit for bit.",
         source="inputs.md sections 8 and 9",
-        needs=("packed", INVARIANT),
+        needs=("packed", "row-bits"),
         levels=(*VALUES, *LAYOUTS),
         faults=("packed-segments-leak", "packed-positions-run-on"),
         cases=packed_cases,

@@ -6,17 +6,19 @@ from typing import Any
 
 from .protocol import DecoderUnderTest
 
-__all__ = ["INVARIANT", "LAYOUTS", "LEVELS", "VALUES", "claimed", "layout_levels"]
+__all__ = ["ASSUMED", "LAYOUTS", "LEVELS", "VALUES", "claimed", "layout_levels"]
 
 VALUES = ("forward", "loss", "gradients")  # what of a batch is asked for
 LAYOUTS = ("padded", "packed")  # batches that are more than rows of equal length
 LEVELS = (*VALUES, "decode", *LAYOUTS)
-INVARIANT = "invariant-bits"  # a row has its bits among other rows too, and a prefix alone
+# What counts as claimed unless it is denied: values, layouts, and that the bits of a row do not
+# depend on what stands beside it.
+ASSUMED = (*VALUES, *LAYOUTS, "row-bits")
 
 
 def claimed(implementation: DecoderUnderTest, name: str) -> bool:
-    """Whether a capability is declared; some are claimed unless denied."""
-    return implementation.capabilities.get(name, name in (*VALUES, *LAYOUTS, INVARIANT))
+    """Whether a capability is declared, or assumed and not denied."""
+    return implementation.capabilities.get(name, name in ASSUMED)
 
 
 def layout_levels(case: Any) -> tuple[str, ...]:

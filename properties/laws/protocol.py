@@ -21,8 +21,9 @@ class DecoderUnderTest(Protocol):
     text, `valid` of None is every active cell. Inactive cells hold -1. What `Capable` adds is
     asked for only where `capabilities` says so.
 
-    Which of `laws.levels.LEVELS` it claims is among the capabilities: loss, gradients, padded and
-    packed batches count as claimed unless they are declared False, cached decoding where True.
+    Which of `laws.levels.LEVELS` it claims is among the capabilities: cached decoding where that
+    is True; the others, and that a row has the same bits whatever stands beside it, `row-bits`,
+    unless they are declared False.
 
     capabilities: name -> True for what it can do
     conventions:  name -> how it does what decoders do differently
