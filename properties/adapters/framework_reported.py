@@ -86,9 +86,7 @@ def _full_row(make: Make) -> str | None:
 
 def _late_positions(make: Make) -> str | None:
     """Positions up to 2^20 - 1 turn by their own angles."""
-    plain = case_of(
-        Sizes(T=4, V=5, head_width=4, heads=1, F=2, L=1), 42, REGIMES[6], base=500000.0
-    )
+    plain = case_of(Sizes(T=4, V=5, head_width=4, heads=1, F=2, L=1), 42, REGIMES[6], base=500000.0)
     positions = tuple(range(FAR, FAR + 4))
     layout = Layout(lengths=(4,), range_starts=((0,) * 4,), positions=(positions,))
     config = replace(plain.config, max_positions=2**20)

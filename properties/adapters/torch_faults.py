@@ -35,9 +35,9 @@ class TorchFault:
     stage: str | None = None
     cache: type[Any] | None = None
 
-    def subject(self) -> TorchSubject:
-        """A decoder under test, float64 and eager."""
-        subject = TorchSubject(model=type("Faulty", (Model,), dict(self.methods)))
+    def subject(self, dtype: str = "float64") -> TorchSubject:
+        """A decoder under test, eager."""
+        subject = TorchSubject(dtype, model=type("Faulty", (Model,), dict(self.methods)))
         if self.cache is not None:
             subject.cache_type = self.cache
         return subject
@@ -206,26 +206,11 @@ def _mean_of_rows(self: Model, logits: Tensor, targets: Tensor, valid: Tensor) -
     return torch.stack(means).mean()
 
 
-class _Overwriting(torch.autograd.Function):
-    """Rows of a table; of a repeated id the last gradient stays."""
-
-    @staticmethod
-    def forward(context: Any, table: Tensor, ids: Tensor) -> Tensor:
-        context.save_for_backward(ids)
-        context.rows = table.shape[0]
-        return table[ids]
-
-    @staticmethod
-    def backward(context: Any, upstream: Tensor) -> tuple[Tensor, None]:
-        (ids,) = context.saved_tensors
-        gradient = upstream.new_zeros((context.rows, upstream.shape[-1]))
-        for b, t in torch.cartesian_prod(*map(torch.arange, ids.shape)).tolist():
-            gradient[ids[b, t]] = upstream[b, t]
-        return gradient, None
-
-
 def _gathered(self: Model, ids: Tensor) -> Tensor:
-    return _Overwriting.apply(self.weights["token_embedding.weight"], ids)
+    """Of a repeated id the last gradient stays."""
+    rows, flat = Model.embeddings(self, ids), ids.flatten().tolist()
+    last = torch.tensor([token not in flat[n + 1 :] for n, token in enumerate(flat)])
+    return torch.where(last.reshape(*ids.shape, 1), rows, rows.detach())
 
 
 def _head_cut_off(self: Model, hidden: Tensor) -> Tensor:

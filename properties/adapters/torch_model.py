@@ -143,9 +143,7 @@ class Model:
         name = "token_embedding.weight" if self.config.tied else "head.weight"
         return hidden @ self.weights[name].T
 
-    def block(
-        self, layer: int, x: Tensor, batch: Batch, cache: Cache | None, start: int
-    ) -> Tensor:
+    def block(self, layer: int, x: Tensor, batch: Batch, cache: Cache | None, start: int) -> Tensor:
         """Attention, then the gated feed-forward part, each added to what it read."""
 
         def weight(name: str) -> Tensor:

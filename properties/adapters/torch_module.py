@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from logitproof.properties.laws.protocol import Arrays, Ids, Valid
 from logitproof.properties.laws.difference import Values
+from logitproof.properties.laws.protocol import Arrays, Ids, Valid
 from logitproof.properties.scalar import Config, Layout
 
 __all__ = ["CHOICES", "CLAIMS", "Newest", "TorchSession", "TorchSubject", "chosen_of", "named"]

@@ -312,7 +312,7 @@ def _watched(model: Any, seen: dict[str, Any]) -> Iterator[None]:
     """Keeps of every module's call what it was given first, gave first and gave second."""
 
     def watch(name: str) -> Callable[..., None]:
-        def keep(module: Any, given: Any, named: Any, gave: Any) -> None:
+        def keep(_: Any, given: Any, named: Any, gave: Any) -> None:
             first = given[0] if given else named.get("hidden_states")
             parts = gave if isinstance(gave, tuple) else (gave, None)
             seen[name] = tuple(

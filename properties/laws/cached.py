@@ -51,7 +51,9 @@ def _cached_logits(implementation: Capable, case: TruthCase) -> Finding:
                 actual[0, prompt - 1] = _row(implementation, session.prefill(ids[:prompt]), case)
                 done = prompt + chunk
                 if chunk:
-                    actual[0, done - 1] = _row(implementation, session.extend(ids[prompt:done]), case)
+                    actual[0, done - 1] = _row(
+                        implementation, session.extend(ids[prompt:done]), case
+                    )
                 for t in range(done, len(ids)):
                     actual[0, t] = _row(implementation, session.decode(ids[t]), case)
             what = f"{prompt} prefilled, {chunk} in a chunk, {len(ids) - done} decoded: logits"

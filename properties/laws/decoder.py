@@ -87,7 +87,9 @@ def _prefix_causality(implementation: DecoderUnderTest, case: Case) -> Differenc
         what = f"logits before position {start} when the ids from there on change"
         logits = answered(implementation, implementation.logits(other))
         yield first_difference(what, whole[:, :start], logits[:, :start])
-        alone = answered(implementation, implementation.logits([list(row[:start]) for row in case.ids]))
+        alone = answered(
+            implementation, implementation.logits([list(row[:start]) for row in case.ids])
+        )
         yield first_difference(f"logits of the first {start} ids alone", whole[:, :start], alone)
 
     return _first(difference for start in range(1, T) for difference in changed(start))
@@ -131,7 +133,9 @@ def _separate(implementation: DecoderUnderTest, case: Case) -> Difference | None
     _load(implementation, case)
     assert case.layout is not None
     forward = claimed(implementation, "forward")
-    together = answered(implementation, implementation.logits(case.ids, case.layout)) if forward else None
+    together = (
+        answered(implementation, implementation.logits(case.ids, case.layout)) if forward else None
+    )
     B, T = case.layout.shape
 
     def one(b: int, first: int, size: int) -> Iterator[Difference | None]:

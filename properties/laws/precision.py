@@ -30,16 +30,20 @@ def format_of(implementation: DecoderUnderTest) -> Format:
 
     A decoder of float64 arrays with steps in float32 declares `arithmetic` "float32".
     """
-    dtype = dtype_of(implementation)
-    return FORMATS[_known("arithmetic", implementation.conventions.get("arithmetic", dtype))]
+    return FORMATS[_arithmetic(implementation)]
 
 
 def answered(implementation: DecoderUnderTest, values: Values) -> NDArray[np.float64]:
     """An answer as float64. Raises TypeError where it is of another type than declared."""
     array, dtype = np.asarray(values), dtype_of(implementation)
-    if array.dtype != np.dtype(dtype):
+    if str(array.dtype) not in (dtype, _arithmetic(implementation)):
         raise TypeError(f"{dtype} is wanted, not {array.dtype}")
     return array.astype(np.float64)
+
+
+def _arithmetic(implementation: DecoderUnderTest) -> str:
+    dtype = dtype_of(implementation)
+    return _known("arithmetic", implementation.conventions.get("arithmetic", dtype))
 
 
 def _known(name: str, value: str) -> str:
