@@ -12,13 +12,13 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from logitproof.properties.truth import BINARY64, DECLARED_CLASS, Answer, Format, Truth
+from logitproof.properties.truth import BINARY32, BINARY64, DECLARED_CLASS, Answer, Format, Truth
 
 from .cases import PAD
 from .difference import Difference, Values, doubles
 from .law import Finding, Law
 from .levels import LAYOUTS
-from .precision import answered, dtype_of, format_of
+from .precision import answered, format_of
 from .protocol import DecoderUnderTest
 from .regimes import DECIDABLE, TruthCase, largest, truth_cases
 
@@ -122,12 +122,12 @@ def judged(
 ) -> Finding:
     """What a decoder loaded with the case answers, beside the truth.
 
-    A decoder in float32 is loaded with the nearest float32 weights, and judged by their truth.
+    Where roundings are those of float32, so are the weights, and the truth is theirs.
 
     ask: gives everything asked for as `Compared`
     """
     format = format_of(implementation)
-    if dtype_of(implementation) == "float32":
+    if format == BINARY32:
         case = case.single
         if not case.fits:
             return Finding(difference=None, entries=1, regimes=case.regime.cells)
