@@ -27,7 +27,16 @@ from logitproof.properties.verify.subject import Make, maker
 
 from .framework_reported import PROBES
 
-__all__ = ["COLUMNS", "EXPLANATIONS", "FAMILIES", "Cell", "Explanation", "judged_cells", "main"]
+__all__ = [
+    "COLUMNS",
+    "EXPLANATIONS",
+    "FAMILIES",
+    "Cell",
+    "Explanation",
+    "explained",
+    "judged_cells",
+    "main",
+]
 
 EXAMPLES = 40  # two of every regime
 HOLDS, FAILS, UNDECIDED = "ok", "FAILS", "?"
@@ -220,7 +229,8 @@ def _law_cell(
     )
 
 
-def _explained(family: str, cell: Cell) -> Cell:
+def explained(family: str, cell: Cell) -> Cell:
+    """The cell, with what its failure is where that is known."""
     if cell.word != FAILS:
         return cell
     why = next((e.why for e in EXPLANATIONS[family] if e.fits(cell)), None)
@@ -268,7 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in (name for name in names if wanted <= set(name.split("_"))):
         whole = f"{module}:{name}"
         for cell in judged_cells(whole, maker(whole), args.examples, args.replays):
-            cells.append(_explained(args.family, cell))
+            cells.append(explained(args.family, cell))
             print(f"{cell.configuration} {cell.column}: {cell.word}", file=sys.stderr, flush=True)
     if args.json is not None:
         args.json.write_text(json.dumps([asdict(cell) for cell in cells], indent=1) + "\n")

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from logitproof.properties.laws.difference import Values
 from logitproof.properties.laws.protocol import Arrays, Ids, Valid
 from logitproof.properties.scalar import Config, Layout
 
@@ -77,7 +76,7 @@ class TorchSubject:
             config, weights, dtype=self.dtype, attention=self.attention
         )
 
-    def logits(self, ids: Ids, layout: Layout | None = None) -> Values:
+    def logits(self, ids: Ids, layout: Layout | None = None) -> Any:
         """[B, T, V]"""
         with self.torch.no_grad():
             return _array(self.model.logits(self.parts.batch_of(ids, layout)))

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from logitproof.properties.laws.difference import Values
 from logitproof.properties.laws.protocol import Arrays, Ids, Valid
 from logitproof.properties.scalar import Config, Layout
 
@@ -110,7 +109,7 @@ class LlamaSubject:
         if self.arithmetic == "wide":
             _widen(self.torch, modules, self.model, config)
 
-    def logits(self, ids: Ids, layout: Layout | None = None) -> Values:
+    def logits(self, ids: Ids, layout: Layout | None = None) -> Any:
         """[B, T, V]"""
         with self.torch.no_grad():
             answer = self.model(**self._batch(ids, layout), use_cache=False).logits
