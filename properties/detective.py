@@ -55,6 +55,7 @@ TARGETS: Ids = [[1, -1, 1, 5, 9], [-1, 6, 5, -1, -1]]
 VALID: Valid = [[True, False, True, True, True], [False, True, True, False, False]]
 SEED = 18
 HOT = 2.5  # times Xavier: probabilities far from equal, none of them near 0 or 1
+SHORT = 2.0**20  # weights are multiples of 1 / SHORT
 PACKS = ("mask", "positions")
 ELSEWHERE = {*LOSS, *CHUNKS, *PACKS, "kv_map", "head"}  # what one row of one segment cannot show
 TEXT = (*(name for name in CHOICES if name not in ELSEWHERE), "mask")
@@ -178,17 +179,21 @@ class Examination:
 
 
 def weights(config: Config) -> dict[str, Any]:
-    """Warm matrices, and gains between 0.5 and 2 that differ."""
+    """Warm matrices, and gains between 0.5 and 2 that differ; float32 holds them all."""
     generator = Generator(SEED)
     drawn = initial_weights(config, generator)
     return {
-        name: [0.5 + 1.5 * generator.unit() for _ in value]
+        name: [_short(0.5 + 1.5 * generator.unit()) for _ in value]
         if len(shape) == 1
-        else [[HOT * w for w in row] for row in value]  # type: ignore[union-attr]
+        else [[_short(HOT * w) for w in row] for row in value]  # type: ignore[union-attr]
         for (name, value), shape in zip(
             drawn.items(), config.parameter_shapes().values(), strict=True
         )
     }
+
+
+def _short(x: float) -> float:
+    return round(x * SHORT) / SHORT
 
 
 def examined(make: Callable[[], DecoderUnderTest]) -> Examination:
@@ -211,6 +216,12 @@ def _loaded(make: Callable[[], DecoderUnderTest], config: Config = CONFIG) -> An
     subject = make()
     subject.load(config, weights(config))
     return subject
+
+
+def _format(subject: Any) -> Format:
+    """Of the roundings it declares: in the steps of its arithmetic, or else in its arrays."""
+    dtype = subject.conventions.get("dtype", "float64")
+    return FORMATS[subject.conventions.get("arithmetic", dtype)]
 
 
 def _logits(subject: Any, question: Question) -> Array:
@@ -241,7 +252,7 @@ def _compared(
         return Answered(question=name, refused=seen)
     if not np.isfinite(actual[asked]).all():
         return Answered(question=name, refused="answered logits that are not finite")
-    format = FORMATS[subject.conventions.get("dtype", "float64")]
+    format = _format(subject)
     found = _search(actual[asked], question, start)
     near = [match for match in found[:JUDGED] if match.distance <= NEAR]
     judged = [_judged(match, actual, question, format) for match in near] or found[:JUDGED]
@@ -316,7 +327,7 @@ def _loss(make: Callable[[], DecoderUnderTest], start: Conventions) -> Answered:
         return Answered(question=question, refused=f"raised {type(error).__name__}: {error}")
     if not (np.isfinite(actual) and np.isfinite(logits[np.array(VALID)]).all()):
         return Answered(question=question, refused=f"answered {actual!r}, logits not all finite")
-    format = FORMATS[subject.conventions.get("dtype", "float64")]
+    format = _format(subject)
     largest = float(np.abs(logits[np.array(VALID)]).max())
     # From the decoder's own logits: the loss has a question of its own.
     matches = []

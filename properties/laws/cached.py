@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from .difference import doubles
 from .law import Finding, Law
+from .precision import answered
 from .protocol import Capable
 from .regimes import TruthCase, truth_cases
 from .truth import CLASS, DECLARED_CLASS, Compared, judged, largest
@@ -32,9 +32,9 @@ def _splits(T: int) -> Iterator[tuple[int, int]]:
     yield from ((1, chunk) for chunk in range(1, T - 1))
 
 
-def _row(output: Any, case: TruthCase) -> Any:
+def _row(implementation: Capable, output: Any, case: TruthCase) -> Any:
     """[V]: what one step gave. Raises TypeError for another shape or type."""
-    row, V = doubles(output.logits), case.config.vocabulary_size
+    row, V = answered(implementation, output.logits), case.config.vocabulary_size
     if row.shape != (V,):
         raise TypeError(f"a step gave logits of shape {list(row.shape)}, not [{V}]")
     return row
@@ -43,17 +43,19 @@ def _row(output: Any, case: TruthCase) -> Any:
 def _cached_logits(implementation: Capable, case: TruthCase) -> Finding:
     """Each split of the first row; what it does not ask for counts as right."""
 
-    def ask() -> Iterable[Compared]:
+    def ask(case: TruthCase) -> Iterable[Compared]:
         answer, ids = case.truth.logits, case.ids[0]
         for prompt, chunk in _splits(len(ids)):
             actual = answer.doubles[0].copy()
             with _opened(implementation.session()) as session:
-                actual[0, prompt - 1] = _row(session.prefill(ids[:prompt]), case)
+                actual[0, prompt - 1] = _row(implementation, session.prefill(ids[:prompt]), case)
                 done = prompt + chunk
                 if chunk:
-                    actual[0, done - 1] = _row(session.extend(ids[prompt:done]), case)
+                    actual[0, done - 1] = _row(
+                        implementation, session.extend(ids[prompt:done]), case
+                    )
                 for t in range(done, len(ids)):
-                    actual[0, t] = _row(session.decode(ids[t]), case)
+                    actual[0, t] = _row(implementation, session.decode(ids[t]), case)
             what = f"{prompt} prefilled, {chunk} in a chunk, {len(ids) - done} decoded: logits"
             yield Compared(what, answer, actual, largest(answer))
 

@@ -9,6 +9,7 @@ from .cases import Case, full_cases, mixed_cases, packed_cases, padded_cases, wi
 from .difference import Difference, doubles, first_difference, first_named_difference
 from .law import Law
 from .levels import LAYOUTS, VALUES, claimed
+from .precision import answered
 from .protocol import Capable, DecoderUnderTest, Ids
 
 __all__ = ["LAWS"]
@@ -78,15 +79,17 @@ def _raw_sum(implementation: Capable, case: Case) -> Difference | None:
 
 def _prefix_causality(implementation: DecoderUnderTest, case: Case) -> Difference | None:
     _load(implementation, case)
-    whole = doubles(implementation.logits(case.ids))
+    whole = answered(implementation, implementation.logits(case.ids))
     V, T = case.config.vocabulary_size, len(case.ids[0])
 
     def changed(start: int) -> Iterator[Difference | None]:
         other = [[*row[:start], *((i + 1) % V for i in row[start:])] for row in case.ids]
         what = f"logits before position {start} when the ids from there on change"
-        logits = doubles(implementation.logits(other))
+        logits = answered(implementation, implementation.logits(other))
         yield first_difference(what, whole[:, :start], logits[:, :start])
-        alone = doubles(implementation.logits([list(row[:start]) for row in case.ids]))
+        alone = answered(
+            implementation, implementation.logits([list(row[:start]) for row in case.ids])
+        )
         yield first_difference(f"logits of the first {start} ids alone", whole[:, :start], alone)
 
     return _first(difference for start in range(1, T) for difference in changed(start))
@@ -94,10 +97,12 @@ def _prefix_causality(implementation: DecoderUnderTest, case: Case) -> Differenc
 
 def _row_independence(implementation: DecoderUnderTest, case: Case) -> Difference | None:
     _load(implementation, case)
-    together = doubles(implementation.logits(case.ids))
-    backwards = doubles(implementation.logits(case.ids[::-1]))
+    together = answered(implementation, implementation.logits(case.ids))
+    backwards = answered(implementation, implementation.logits(case.ids[::-1]))
     alone = (
-        first_difference(f"logits of row {b} alone", together[b], doubles(logits)[0])
+        first_difference(
+            f"logits of row {b} alone", together[b], answered(implementation, logits)[0]
+        )
         for b, logits in enumerate(implementation.logits([row]) for row in case.ids)
     )
     return first_difference("logits with the rows in reverse", together, backwards[::-1]) or _first(
@@ -115,12 +120,22 @@ def _segments(case: Case) -> Iterator[tuple[int, int, int]]:
             first += size
 
 
+def _answered(implementation: DecoderUnderTest, answer: Any) -> Any:
+    """Loss and gradients as float64, from the type declared."""
+    loss, gradients = answer
+    return answered(implementation, loss), {
+        name: answered(implementation, value) for name, value in gradients.items()
+    }
+
+
 def _separate(implementation: DecoderUnderTest, case: Case) -> Difference | None:
     """Each segment in the batch against the same segment as a batch of its own."""
     _load(implementation, case)
     assert case.layout is not None
     forward = claimed(implementation, "forward")
-    together = doubles(implementation.logits(case.ids, case.layout)) if forward else None
+    together = (
+        answered(implementation, implementation.logits(case.ids, case.layout)) if forward else None
+    )
     B, T = case.layout.shape
 
     def one(b: int, first: int, size: int) -> Iterator[Difference | None]:
@@ -128,15 +143,18 @@ def _separate(implementation: DecoderUnderTest, case: Case) -> Difference | None
         ids, targets = [list(case.ids[b][cells])], [list(case.targets[b][cells])]
         where = f"row {b}, cells {first} to {first + size - 1}"
         if together is not None:
-            logits = doubles(implementation.logits(ids))[0]
+            logits = answered(implementation, implementation.logits(ids))[0]
             yield first_difference(f"logits of {where}", logits, together[b, cells])
         if not _asks_loss(implementation):
             return
         valid = [[r == b and first <= t < first + size for t in range(T)] for r in range(B)]
         masked = with_valid(case, valid)
-        loss, gradients = implementation.loss_and_gradients(ids, targets)
-        loss_among, among = implementation.loss_and_gradients(
-            masked.ids, masked.targets, masked.layout, masked.valid
+        loss, gradients = _answered(implementation, implementation.loss_and_gradients(ids, targets))
+        loss_among, among = _answered(
+            implementation,
+            implementation.loss_and_gradients(
+                masked.ids, masked.targets, masked.layout, masked.valid
+            ),
         )
         yield from _same_loss(
             implementation, f"mean loss of {where}", loss, loss_among,

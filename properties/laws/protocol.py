@@ -35,7 +35,9 @@ class DecoderUnderTest(Protocol):
 
     @property
     def conventions(self) -> Mapping[str, str]:
-        """`functions`: "correctly-rounded" or "c-library"."""
+        """`functions`: "correctly-rounded" or "c-library"; `dtype`, "float64" unless it is said to
+        be "float32"; `arithmetic`, the same unless some of its steps are taken in "float32".
+        """
 
     def load(self, config: Config, weights: Mapping[str, Any]) -> None:
         """Takes sizes and weights, with no gradient yet."""

@@ -12,15 +12,18 @@ from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from logitproof.properties.scalar import Config, Generator, Layout
-from logitproof.properties.truth import Truth, truth_of
+from logitproof.properties.truth import BINARY32, Answer, Truth, truth_of
 
 from .cases import PAD, Case
 from .protocol import Ids, Valid
 
 __all__ = [
-    "BASES", "CELLS", "CHOICES", "EPSILONS", "REGIMES", "Override", "Regime", "Sizes",
-    "TruthCase", "case_of", "census", "redrawn", "truth_cases",
+    "BASES", "CELLS", "CHOICES", "DECIDABLE", "EPSILONS", "REGIMES", "Override", "Regime",
+    "SingleCase", "Sizes", "Strength", "TruthCase", "case_of", "census", "largest", "redrawn",
+    "truth_cases",
 ]  # fmt: skip
 
 Nested: TypeAlias = list[list[float]]
@@ -35,14 +38,12 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 CELLS = tuple(f"{name}={choice}" for name, choices in CHOICES.items() for choice in choices)
 
-TEMPERATURES = {"cold": 0.125, "warm": 1.0, "hot": 6.0}  # of query and key, so squared in scores
 FAR = 1023  # first position of far rows: the next is a power of two
-SPIKE, OFFSET = 4096.0, 1e17  # one feature of some rows, times this
-ABOVE_OFFSET_ULP = 1e13  # final gain: beside 1e17, whose ulp is 16, other features still show
-THOUSAND, HUGE_LOGIT = 1000.0, 1e290  # final gain
+SPIKE = 4096.0  # one feature of some rows, times this
+SHOWS = 1e4  # times a final gain beside the offset's feature: above its ulp, so that both show
+HUGE_LOGIT = 1e290  # final gain
 HUGE, OVERFLOWING = 2.0**500, 2.0**520  # table entries whose squares reach 1e301, pass 1e308
 SUBNORMAL = 2.0**-1040
-CLOSE = 2.0**-36  # how far near-tied rows of the table lie apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,34 @@ class Regime:
         plain = Regime()
         told = [c for c, p in zip(self.cells, plain.cells, strict=True) if c != p]
         return ", ".join(told) or "ordinary"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strength:
+    """How far a regime goes: as far as the digits of a format can still decide.
+
+    hot:    times queries and keys, so squared in scores
+    offset: times one feature of some rows, which has no digit in common with the others
+    large:  final gain of logits `thousand`
+    close:  how far near-tied rows of the table lie apart; rows nearer than the format's digits
+            would be one row: then a score's slope and what it is multiplied by both vanish, and
+            what remains is of second order in the unit
+    dyadic: weights `dyadic` are up to 16 over this
+    """
+
+    hot: float = 6.0
+    offset: float = 1e17
+    large: float = 1000.0
+    close: float = 2.0**-36
+    dyadic: float = 8.0
+
+
+# A bound beyond this share of the largest entry decides nothing, and its second order is no
+# longer small beside the first. Source: notes/bounds.md
+DECIDABLE = 1e-4
+DRAWS, APART = 8, 1 << 32  # weights tried for one case in float32, and between their seeds
+DOUBLE = Strength()
+SINGLE = Strength(hot=1.5, offset=1e8, large=16.0, close=2.0**-12, dyadic=32.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +136,15 @@ class TruthCase(Case):
     @cached_property
     def weights(self) -> dict[str, Any]:
         """Name -> value in stable order."""
+        return self._weights(DOUBLE)
+
+    def _weights(self, strength: Strength) -> dict[str, Any]:
         generator = Generator(self.seed)
         weights = {
-            name: self._drawn(generator, shape)
+            name: self._drawn(generator, shape, strength)
             for name, shape in self.config.parameter_shapes().items()
         }
-        _regulate(weights, self.regime, self.config)
+        _regulate(weights, self.regime, self.config, strength)
         for override in self.overrides:
             _override(weights, override)
         return weights
@@ -122,16 +154,34 @@ class TruthCase(Case):
         """Every answer to 50 digits, with its bound."""
         return truth_of(self.config, self.weights, self.ids, self.targets, self.layout, self.valid)
 
+    @cached_property
+    def single(self) -> SingleCase:
+        """The case as a decoder in float32 is given it, with a truth of its own.
+
+        Of `DRAWS` weights the first whose answers float32 can decide, or the last of them.
+        """
+        config = replace(
+            self.config,
+            rms_epsilon=_single(self.config.rms_epsilon),
+            rope_base=_single(self.config.rope_base),
+        )
+        own = {f.name: getattr(self, f.name) for f in fields(self)} | {"config": config}
+        drawn = (SingleCase(**{**own, "seed": self.seed + APART * n}) for n in range(DRAWS))
+        for case in drawn:
+            if not case.fits or case.is_decidable:
+                break
+        return case
+
     def with_overrides(self, overrides: tuple[Override, ...]) -> TruthCase:
         """The same case with these weights set by hand."""
         return replace(self, overrides=overrides)
 
-    def _drawn(self, generator: Generator, shape: tuple[int, ...]) -> Any:
+    def _drawn(self, generator: Generator, shape: tuple[int, ...], strength: Strength) -> Any:
         limit = 2.0 if len(shape) == 1 else self.scale * (6.0 / sum(shape)) ** 0.5
 
         def draw() -> float:
             if self.regime.values == "dyadic":
-                return (generator.below(33) - 16) / 8.0
+                return (generator.below(33) - 16) / strength.dyadic
             return limit * (2.0 * generator.unit() - 1.0)
 
         if len(shape) == 1:
@@ -145,8 +195,52 @@ class TruthCase(Case):
         return "; ".join(parts)
 
 
-def _regulate(weights: dict[str, Any], regime: Regime, config: Config) -> None:
-    temperature = TEMPERATURES[regime.attention]
+@dataclass(frozen=True, kw_only=True)
+class SingleCase(TruthCase):
+    """A case whose weights and constants were rounded to float32, its regime not as far."""
+
+    @cached_property
+    def weights(self) -> dict[str, Any]:
+        """Name -> value in stable order; infinite where no float32 is near."""
+        return {name: _single(value) for name, value in self._weights(SINGLE).items()}
+
+    @cached_property
+    def truth(self) -> Truth:
+        """Every answer to 50 digits, with the bound of a program in float32."""
+        batch = (self.ids, self.targets, self.layout, self.valid)
+        return truth_of(self.config, self.weights, *batch, format=BINARY32)
+
+    @property
+    def fits(self) -> bool:
+        """Whether every weight is near a float32."""
+        return all(np.isfinite(np.array(value)).all() for value in self.weights.values())
+
+    @property
+    def is_decidable(self) -> bool:
+        """Whether no logit and no gradient has a bound too wide to tell right from wrong."""
+        truth = self.truth
+        slopes = (truth.reach, *map(largest, truth.gradients.values()))
+        scaled = [(truth.logits, largest(truth.logits))]
+        scaled += [(answer, max(slopes)) for answer in truth.gradients.values()]
+        return all(
+            (answer.roundings.bounds(BINARY32) <= DECIDABLE * scale).all()
+            for answer, scale in scaled
+        )
+
+
+def largest(answer: Answer) -> float:
+    """The scale on which entries of an answer are decided."""
+    return float(np.abs(answer.doubles[0]).max(initial=0.0))
+
+
+def _single(value: Any) -> Any:
+    """The nearest float32 numbers, as doubles."""
+    with np.errstate(over="ignore"):
+        return np.array(value).astype(np.float32).astype(np.float64).tolist()
+
+
+def _regulate(weights: dict[str, Any], regime: Regime, config: Config, strength: Strength) -> None:
+    temperature = {"cold": 0.125, "warm": 1.0, "hot": strength.hot}[regime.attention]
     for name, value in weights.items():
         if name.endswith((".query.weight", ".key.weight")):
             weights[name] = _times(value, temperature)
@@ -158,18 +252,18 @@ def _regulate(weights: dict[str, Any], regime: Regime, config: Config) -> None:
     table = weights["token_embedding.weight"]
     if regime.norm in ("spiky", "offset"):
         for row in table[::2]:
-            row[0] *= SPIKE if regime.norm == "spiky" else OFFSET
+            row[0] *= SPIKE if regime.norm == "spiky" else strength.offset
     if regime.norm == "offset":  # or no other feature would show in the logits
         weights["final_norm.gain"][0] = 0.0
     if regime.logits == "near-tied":
         for v, row in enumerate(table[1:], 1):
-            row[:] = [x * (1.0 + v * CLOSE) for x in table[0]]
+            row[:] = [x * (1.0 + v * strength.close) for x in table[0]]
     if regime.logits == "offset":
         for row in table:
             row[0] = 1.0
-        gains = weights["final_norm.gain"]
-        gains[:] = [OFFSET, *(g * ABOVE_OFFSET_ULP for g in gains[1:])]
-    gain = {"thousand": THOUSAND, "huge": HUGE_LOGIT}.get(regime.logits, 1.0)
+        gains, above = weights["final_norm.gain"], strength.offset / SHOWS
+        gains[:] = [strength.offset, *(g * above for g in gains[1:])]
+    gain = {"thousand": strength.large, "huge": HUGE_LOGIT}.get(regime.logits, 1.0)
     if regime.values == "subnormal":
         gain *= SUBNORMAL
     weights["final_norm.gain"] = [g * gain for g in weights["final_norm.gain"]]
@@ -323,7 +417,7 @@ def _case(number: int) -> TruthCase:
 def _of_regime(seed: int, regime: Regime) -> TruthCase:
     """Kept, for three laws ask for the same truth."""
     below = Generator(seed).below
-    heads, head_width = ((1, 4), (2, 2), (1, 4), (3, 2))[below(4)]
+    heads, head_width = ((1, 4), (2, 2), (2, 4), (3, 2))[below(4)]
     sizes = Sizes(
         B=1 + below(2), T=2 + below(3), V=3 + below(4), heads=heads, head_width=head_width,
         F=1 + below(3), L=(1, 1, 1, 2, 0 if regime == Regime() else 1)[below(5)],

@@ -6,30 +6,28 @@ consistent with rounding where it does not, and undecidable where the bound itse
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from logitproof.properties.truth import BINARY64, DECLARED_CLASS, Answer, Format
+from logitproof.properties.truth import BINARY32, BINARY64, DECLARED_CLASS, Answer, Format, Truth
 
 from .cases import PAD
 from .difference import Difference, Values, doubles
 from .law import Finding, Law
 from .levels import LAYOUTS
+from .precision import answered, format_of
 from .protocol import DecoderUnderTest
-from .regimes import TruthCase, truth_cases
+from .regimes import DECIDABLE, TruthCase, largest, truth_cases
 from .ulps import Counts, added, ulp_counts
 
 __all__ = ["CLASS", "DECIDABLE", "DECLARED_CLASS", "LAWS", "Compared", "judged", "largest"]
 
 Array: TypeAlias = NDArray[np.float64]
 
-# A bound beyond this share of the largest entry decides nothing, and its second order is no
-# longer small beside the first. Source: notes/bounds.md
-DECIDABLE = 1e-4
-UNDERFLOW = 2.0**-1050  # a bound of so few smallest numbers decides, whatever the scale
+UNDERFLOW = 2.0**24  # times eta: a bound of so few smallest numbers decides, whatever the scale
 NATS = 1.0  # losses are compared on this scale, however small they are
 
 
@@ -42,7 +40,7 @@ class Compared(NamedTuple):
     scale: float
 
 
-def finding(case: TruthCase, compared: Iterator[Compared], format: Format = BINARY64) -> Finding:
+def finding(case: TruthCase, compared: Iterable[Compared], format: Format = BINARY64) -> Finding:
     """The first wrong entry, and the ratios of error to bound over all arrays."""
     difference, ratios, entries, undecidable = None, [], 0, 0
     ulps: Counts = ()
@@ -56,7 +54,7 @@ def finding(case: TruthCase, compared: Iterator[Compared], format: Format = BINA
             continue
         bounds = one.answer.roundings.bounds(format).reshape(actual.shape)
         errors = _errors(one.answer, actual)
-        decided = bounds <= max(DECIDABLE * one.scale, UNDERFLOW)
+        decided = bounds <= max(DECIDABLE * one.scale, UNDERFLOW * format.eta)
         wrong = decided & ~(errors <= bounds)
         if difference is None and wrong.any():
             difference = _told(one, actual, errors, bounds, wrong)
@@ -121,20 +119,37 @@ def _refused(implementation: DecoderUnderTest, case: TruthCase, ask: Any) -> Fin
     return undecided
 
 
-def judged(implementation: DecoderUnderTest, case: TruthCase, ask: Any) -> Finding:
+def judged(
+    implementation: DecoderUnderTest,
+    case: TruthCase,
+    ask: Callable[[TruthCase], Iterable[Compared]],
+) -> Finding:
     """What a decoder loaded with the case answers, beside the truth.
+
+    Where roundings are those of float32, so are the weights, and the truth is theirs.
 
     ask: gives everything asked for as `Compared`
     """
+    format = format_of(implementation)
+    if format == BINARY32:
+        case = case.single
+        if not case.fits:
+            return Finding(difference=None, entries=1, regimes=case.regime.cells)
     implementation.load(case.config, case.weights)
-    overflows = case.truth.overflows
-    return _refused(implementation, case, ask) if overflows else finding(case, ask())
+    if overflows(case.truth, format):
+        return _refused(implementation, case, lambda: ask(case))
+    return finding(case, ask(case), format)
+
+
+def overflows(truth: Truth, format: Format) -> bool:
+    """Whether a format does not hold what the answers are made of."""
+    return truth.overflows or not truth.largest <= format.largest
 
 
 def _logits(implementation: DecoderUnderTest, case: TruthCase) -> Finding:
-    def ask() -> Iterator[Compared]:
+    def ask(case: TruthCase) -> Iterator[Compared]:
         answer = case.truth.logits
-        actual = doubles(implementation.logits(case.ids, case.layout))
+        actual = answered(implementation, implementation.logits(case.ids, case.layout))
         if actual.shape == answer.shape:  # nothing is asked of cells that are not active
             active = np.array(case.ids)[..., None] != PAD
             actual = np.where(active, actual, answer.doubles[0])
@@ -144,29 +159,26 @@ def _logits(implementation: DecoderUnderTest, case: TruthCase) -> Finding:
 
 
 def _loss(implementation: DecoderUnderTest, case: TruthCase) -> Finding:
-    def ask() -> Iterator[Compared]:
+    def ask(case: TruthCase) -> Iterator[Compared]:
         loss, _ = implementation.loss_and_gradients(case.ids, case.targets, case.layout, case.valid)
         answer = case.truth.loss
-        yield Compared("mean loss", answer, loss, max(largest(answer), NATS))
+        actual = answered(implementation, loss)
+        yield Compared("mean loss", answer, actual, max(largest(answer), NATS))
 
     return judged(implementation, case, ask)
 
 
 def _gradients(implementation: DecoderUnderTest, case: TruthCase) -> Finding:
-    def ask() -> Iterator[Compared]:
+    def ask(case: TruthCase) -> Iterator[Compared]:
         _, gradients = implementation.loss_and_gradients(
             case.ids, case.targets, case.layout, case.valid
         )
         scale = max(case.truth.reach, *map(largest, case.truth.gradients.values()))
         for name, answer in case.truth.gradients.items():
-            yield Compared(f"gradient of {name}", answer, gradients[name], scale)
+            actual = answered(implementation, gradients[name])
+            yield Compared(f"gradient of {name}", answer, actual, scale)
 
     return judged(implementation, case, ask)
-
-
-def largest(answer: Answer) -> float:
-    """The scale on which entries of an answer are decided."""
-    return float(np.abs(answer.doubles[0]).max(initial=0.0))
 
 
 CLASS = "properties/truth/decoder.py, notes/bounds.md"

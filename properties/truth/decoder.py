@@ -72,8 +72,9 @@ class Truth:
 
     reach:     the largest slope of a logit by a parameter, over the count of targets: what the
                gradients would measure if no probability were near 0 or 1
-    overflows: whether a value of the record, or a sum of magnitudes in it, passes the format's
-               largest, so that a refusal is as good an answer as any
+    largest:   of the record's values and sums of magnitudes; where a format does not hold it, a
+               refusal is as good an answer as any
+    overflows: whether it passes the largest number of the format that was asked for
     differentiated: the same gradients by the scalar decoder's written rules, for tests
     """
 
@@ -81,6 +82,7 @@ class Truth:
     loss: Answer
     gradients: Mapping[str, Answer]
     reach: float
+    largest: float
     overflows: bool
     differentiated: Mapping[str, list[Real]]
     entries: int
@@ -153,6 +155,7 @@ def _answers(
         loss=Answer(shape=(), values=[result.loss.value], roundings=moved.part(first, first + 1)),
         gradients=gradients,
         reach=reach / len(result.losses),
+        largest=record.largest,
         overflows=overflows,
         differentiated={n: [x.value for x in v] for n, v in written.items()},
         entries=len(record),

@@ -20,8 +20,8 @@ __all__ = ["divergence", "place"]
 Array = NDArray[np.float64]
 
 # A decoder that promises no bits leaves the other's values by rounding alone at once: what is
-# told is the first stage that keeps less than half of a double's digits.
-HALF = 2.0**-26
+# told is the first stage that keeps less than half of its digits.
+HALF = {"float64": 2.0**-26, "float32": 2.0**-12}
 AXES = {
     "query": ("row", "head", "position", "feature"),
     "key": ("row", "head", "position", "feature"),
@@ -95,6 +95,8 @@ def divergence(make: Make, case: Any) -> str | None:
     except Exception:  # noqa: BLE001 - whatever a foreign decoder raises: there is no place to tell
         return None
     exact = subject.capabilities.get("specified-bits", False)
+    conventions = subject.conventions
+    half = HALF[conventions.get("arithmetic", conventions.get("dtype", "float64"))]
     lengths = np.array(layout.lengths) if layout else np.full(len(ids), len(ids[0]))
     for name, values in expected.items():
         if name not in actual:
@@ -102,20 +104,20 @@ def divergence(make: Make, case: Any) -> str | None:
         if np.shape(actual[name]) != values.shape:
             shapes = f"{list(np.shape(actual[name]))}, not {list(values.shape)}"
             return f"{_stage(name)}: of shape {shapes}"
-        at = _first(values, np.asarray(actual[name], dtype=np.float64), lengths, exact=exact)
+        at = _first(values, np.asarray(actual[name], dtype=np.float64), lengths, half, exact=exact)
         if at is not None:
             return ", ".join([_stage(name), *_indices(name, at)])
     return None
 
 
 def _first(
-    expected: Array, actual: Array, lengths: NDArray[np.int64], *, exact: bool
+    expected: Array, actual: Array, lengths: NDArray[np.int64], half: float, *, exact: bool
 ) -> tuple[int, ...] | None:
     """The first active cell that differs, by row and position before head and feature."""
     if exact:
         differs = expected.view(np.uint64) != np.ascontiguousarray(actual).view(np.uint64)
     else:
-        differs = ~(abs(actual - expected) <= HALF * abs(expected).max(initial=0.0))
+        differs = ~(abs(actual - expected) <= half * abs(expected).max(initial=0.0))
     positions = 1 if expected.ndim == 3 else 2  # [B, T, ...] or [B, H, T, ...]
     by_cell = np.moveaxis(differs, positions, 1)
     active = np.arange(by_cell.shape[1]) < lengths[:, None]

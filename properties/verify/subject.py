@@ -14,6 +14,7 @@ from logitproof.properties.adapters.selftest import selftest
 from logitproof.properties.adapters.timed import Timed
 from logitproof.properties.cli import UsageError
 from logitproof.properties.laws import DecoderUnderTest
+from logitproof.properties.laws.precision import format_of
 from logitproof.properties.subjects import BlasSubject, CoreSubject, ScalarSubject, StepsSubject
 
 from .environment import check_subnormals
@@ -94,6 +95,10 @@ def _check(name: str, subject: Any) -> None:
     conventions = getattr(subject, "conventions", None)
     if not isinstance(conventions, Mapping) or conventions.get("functions") not in FUNCTIONS:
         raise UsageError(f"{name}: conventions['functions'] must be one of {', '.join(FUNCTIONS)}")
+    try:
+        format_of(subject)
+    except ValueError as error:
+        raise UsageError(f"{name}: conventions: {error}") from error
 
 
 def _named(error: Exception) -> str:

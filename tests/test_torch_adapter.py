@@ -1,0 +1,97 @@
+"""A plain PyTorch decoder: every law about values holds of it, and finds what is planted in it."""
+
+import importlib
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from logitproof.properties import laws
+from logitproof.properties.adapters import framework_reported, torch_module
+from logitproof.properties.detective import examined
+from logitproof.properties.verify.divergence import divergence
+from logitproof.properties.verify.shrinking import finding
+
+pytest.importorskip("torch", reason="PyTorch is an extra: tox -e torch")
+
+torch_faults: Any = importlib.import_module("logitproof.properties.adapters.torch_faults")
+VALUES = ("truth.logits", "truth.loss", "truth.gradients", "truth.cached-logits")
+NAMES = ("float64", "float64_sdpa", "float64_sdpa_static", "float32", "float32_sdpa_static")
+CASES = 25  # those of the profile quick
+STAGED = [name for name, fault in torch_faults.FAULTS.items() if fault.stage is not None]
+# What float64 tells from float32 alone, and positions or constants that float32 nearly forgives.
+DOUBLE_ALONE = {"norm-in-single", "softmax-in-single", "loss-in-single", "epsilon-fixed"}
+
+
+def first_failing(law: laws.Law, fault: Any, dtype: str = "float64") -> Any:
+    """The first case that the law does not hold in, or None."""
+    cases = law.cases(CASES)
+    return next((c for c in cases if finding(law, fault.subject(dtype), c)[1] is not None), None)
+
+
+@pytest.mark.parametrize("law", VALUES)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_plain_pytorch_decoder_has_true_values(name: str, law: str) -> None:
+    outcome = laws.REGISTRY[law](torch_module.named(name)(), CASES)
+    assert (outcome.difference, outcome.cases > 0) == (None, True)
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("name", torch_faults.FAULTS)
+def test_a_fault_inside_the_model_is_found_and_told_by_its_stage(name: str) -> None:
+    fault = torch_faults.FAULTS[name]
+    case = first_failing(laws.REGISTRY[fault.law], fault)
+    assert case is not None
+    stage = divergence(fault.subject, case)
+    assert (stage is None) == (fault.stage is None)
+    assert fault.stage is None or fault.stage in str(stage)
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("name", [n for n in torch_faults.FAULTS if n not in DOUBLE_ALONE])
+def test_a_fault_is_found_in_float32_too(name: str) -> None:
+    fault = torch_faults.FAULTS[name]
+    assert first_failing(laws.REGISTRY[fault.law], fault, "float32") is not None
+
+
+def test_enough_faults_are_planted_and_staged() -> None:
+    assert (len(torch_faults.FAULTS) >= 25, len(STAGED) >= 20) == (True, True)
+
+
+@pytest.mark.parametrize("name", ["float64", "float32_sdpa_static"])
+def test_the_detective_finds_the_specification_in_it(name: str) -> None:
+    examination = examined(torch_module.named(name))
+    assert [a.question for a in examination.answers if not a.as_specified] == []
+
+
+@pytest.mark.parametrize("case", framework_reported.PROBES)
+@pytest.mark.parametrize("name", ["float64_sdpa", "float32"])
+def test_a_reported_case_finds_nothing_in_it(name: str, case: str) -> None:
+    assert framework_reported.PROBES[case](torch_module.named(name)) is None
+
+
+def test_pytorch_is_imported_when_a_decoder_is_made() -> None:
+    source = (
+        "import sys\nfrom logitproof.properties.adapters import torch_module, transformers_llama"
+    )
+    ended = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"{source}\nassert not {{'torch', 'transformers'}} & {{*sys.modules}}",
+        ],
+        check=False,
+    )
+    assert ended.returncode == 0
+
+
+@pytest.mark.parametrize("name", ["float16", "float64_float32", "float64_flash", ""])
+def test_a_name_with_an_unknown_or_second_choice_is_none(name: str) -> None:
+    with pytest.raises(AttributeError):
+        torch_module.named(name)
+
+
+def test_a_fault_in_two_heads_of_two_frequencies_is_drawn() -> None:
+    sizes = [c.config for c in laws.REGISTRY["truth.logits"].cases(CASES)]
+    assert any(s.heads > 1 and s.head_width > 2 for s in sizes)
