@@ -156,7 +156,7 @@ class TruthCase(Case):
     def single(self) -> SingleCase:
         """The case as a decoder in float32 is given it, with a truth of its own.
 
-        Of `DRAWS` weights the first whose answers float32 can decide, or the last of them.
+        Of `DRAWS` weights the first whose answers float32 can decide, or can decide most of.
         """
         config = replace(
             self.config,
@@ -164,11 +164,12 @@ class TruthCase(Case):
             rope_base=_single(self.config.rope_base),
         )
         own = {f.name: getattr(self, f.name) for f in fields(self)} | {"config": config}
-        drawn = (SingleCase(**{**own, "seed": self.seed + APART * n}) for n in range(DRAWS))
-        for case in drawn:
-            if not case.fits or case.is_decidable:
-                break
-        return case
+        cases = list[SingleCase]()
+        for n in range(DRAWS):
+            cases.append(SingleCase(**{**own, "seed": self.seed + APART * n}))
+            if not cases[-1].fits or not any(cases[-1].undecidable):
+                return cases[-1]
+        return min(cases, key=lambda case: case.undecidable)
 
     def with_overrides(self, overrides: tuple[Override, ...]) -> TruthCase:
         """The same case with these weights set by hand."""
@@ -207,17 +208,18 @@ class SingleCase(TruthCase):
         """Whether every weight is near a float32."""
         return all(np.isfinite(np.array(value)).all() for value in self.weights.values())
 
-    @property
-    def is_decidable(self) -> bool:
-        """Whether no logit and no gradient has a bound too wide to tell right from wrong."""
+    @cached_property
+    def undecidable(self) -> tuple[int, int]:
+        """The logits, and the gradient entries, whose bounds are too wide to tell what is wrong."""
         truth = self.truth
         slopes = (truth.reach, *map(largest, truth.gradients.values()))
-        scaled = [(truth.logits, largest(truth.logits))]
-        scaled += [(answer, max(slopes)) for answer in truth.gradients.values()]
-        return all(
-            (answer.roundings.bounds(BINARY32) <= DECIDABLE * scale).all()
-            for answer, scale in scaled
-        )
+
+        def wide(answer: Answer, scale: float) -> int:
+            bounds = answer.roundings.bounds(BINARY32)
+            return int(np.count_nonzero(~(bounds <= DECIDABLE * scale)))
+
+        gradients = (wide(answer, max(slopes)) for answer in truth.gradients.values())
+        return wide(truth.logits, largest(truth.logits)), sum(gradients)
 
 
 def largest(answer: Answer) -> float:
