@@ -33,7 +33,9 @@ def sealed(array: Any) -> Any:
     owner = array
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
-    owner.flags.writeable = array.flags.writeable = False
+    if owner is not array:
+        owner.flags.writeable = False
+    array.flags.writeable = False
     return array.view()
 
 
@@ -81,6 +83,8 @@ def as_values(given: object, *, what: str) -> Array:
         if given.dtype.kind in "iu" and not _holds(values, given):
             raise NumericRefusal(code=Code.NOT_REAL, what=what, value="integers beyond 2**53")
         return values
+    if type(given) is float:
+        return np.array(given)
     flat, shape = _flatten(given, what)
     numbers = [_as_float(item, at, what) for at, item in enumerate(flat)]
     return np.array(numbers, dtype=np.float64).reshape(shape)

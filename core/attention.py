@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from . import ops
 from .errors import Code, ShapeRefusal, at_stage, check_equal, check_kind, check_not_zero
-from .floats import Ids
+from .floats import Array, Ids
 from .initial import SplitMix64, check_size
 from .layers import Linear
 from .names import check_distinct
@@ -233,8 +233,8 @@ class Attention:
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Query, key, value, output."""
-        layers = (self.query, self.key, self.value, self.output)
-        return tuple(p for layer in layers for p in layer.parameters)
+        first = (*self.query.parameters, *self.key.parameters)
+        return (*first, *self.value.parameters, *self.output.parameters)
 
     def forward(self, x: Tensor, offset: int = 0, *, context: Context = RECORDING) -> Tensor:
         """x: [B, T, D], token t at position offset + t. Returns: [B, T, D].
@@ -284,6 +284,16 @@ class Attention:
         if layout is None:
             return self.rotation.rotate(heads, offset, context=context)
         return self.rotation.rotate_at(heads, layout.positions, context=context)
+
+    def turns(self, layout: SequenceLayout) -> tuple[Array, Array]:
+        """Cosines and sines of every cell: [T, 1, 1, d_h / 2], or [B, T, 1, 1, d_h / 2]."""
+        tables = (self.rotation.cosines, self.rotation.sines)
+        if layout.is_ordinary:
+            T = layout.shape[1]
+            cosines, sines = (table[:T, None, None] for table in tables)
+        else:
+            cosines, sines = (table[layout.positions][:, :, None, None] for table in tables)
+        return cosines, sines
 
     @property
     def _what(self) -> str:

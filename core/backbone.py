@@ -19,6 +19,7 @@ from .errors import (
     check_equal,
     check_kind,
 )
+from .kernels import ORDERED, Kernel
 from .layers import RmsNorm
 from .layout import SequenceLayout
 from .prepared import PreparedDecoderInput
@@ -69,22 +70,31 @@ class DecoderBackbone:
 
     It needs no text model, vocabulary or tokenizer and copies no learned value.
 
+    kernel: of the fused operations; None runs every step by itself
+
     Refuses: record/field-type, then `ASSEMBLY_ORDER`
     Source:  inputs.md section 4, layers.md section 12
     """
 
-    __slots__ = ("_identity", "blocks", "config", "final_norm")
+    __slots__ = ("_identity", "blocks", "config", "final_norm", "kernel")
 
     def __init__(
-        self, block_config: DecoderBlockConfig, blocks: Sequence[DecoderBlock], final_norm: RmsNorm
+        self,
+        block_config: DecoderBlockConfig,
+        blocks: Sequence[DecoderBlock],
+        final_norm: RmsNorm,
+        *,
+        kernel: Kernel | None = ORDERED,
     ) -> None:
         _check_kinds(block_config, blocks, final_norm)
+        check_kind(kernel, (Kernel, type(None)), "kernel")
         for layer, block in enumerate(blocks):
             check_block(block_config, block, layer)
         check_final_norm(block_config, final_norm)
         self.config = block_config
         self.blocks = tuple(blocks)
         self.final_norm = final_norm
+        self.kernel = kernel
         self._identity: ExecutionIdentity | None = None
 
     @property
@@ -100,7 +110,11 @@ class DecoderBackbone:
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Block parameters in order, then the final gain."""
-        return (*(p for block in self.blocks for p in block.parameters), self.final_norm.gain)
+        found: list[Parameter] = []
+        for block in self.blocks:
+            found += block.parameters
+        found.append(self.final_norm.gain)
+        return tuple(found)
 
     def forward(self, prepared: PreparedDecoderInput) -> BackboneOutput:
         """Every block with everything kept.
@@ -118,6 +132,25 @@ class DecoderBackbone:
         with prepared.reading(self):
             return self._run(prepared, stage, kept)
 
+    def hidden(self, prepared: PreparedDecoderInput) -> Tensor:
+        """The hidden features alone, by the fused operations of the kernel.
+
+        The steps between stay uninspected; an ordered kernel gives the bits of `forward`.
+        Refuses: as `forward`
+        """
+        if self.kernel is None:
+            return self.forward(prepared).hidden
+        context, layout, kernel = prepared.context, prepared.layout, self.kernel
+
+        def stage(_: int, block: DecoderBlock, x: Tensor) -> Tensor:
+            return block.forward(x, layout=layout, context=context, kernel=kernel)
+
+        check_kind(prepared, PreparedDecoderInput, "prepared input")
+        with prepared.reading(self):
+            x = self.run_blocks(prepared.embeddings, stage)[-1]
+            with at_stage("final_norm"):
+                return self.final_norm.forward(x, context=context, kernel=kernel)
+
     def forward_recomputed(self, prepared: PreparedDecoderInput) -> BackboneOutput:
         """The same values; while recording, one checkpoint node per block is all that is kept.
 
@@ -130,7 +163,12 @@ class DecoderBackbone:
 
         def stage(layer: int, block: DecoderBlock, x: Tensor) -> Tensor:
             return checkpoint(
-                block, x, layout=prepared.layout, context=prepared.context, layer=layer
+                block,
+                x,
+                layout=prepared.layout,
+                context=prepared.context,
+                layer=layer,
+                kernel=self.kernel,
             )
 
         with prepared.reading(self):
@@ -181,14 +219,14 @@ class DecoderBackbone:
             )
 
         def stage(_: int, block: DecoderBlock, x: Tensor) -> Tensor:
-            return block.forward(x, layout=layout, context=context)
+            return block.forward(x, layout=layout, context=context, kernel=self.kernel)
 
         first, after_attention = divmod(site, 2)
         if after_attention:
-            value = self.blocks[first].feed_forward(value, context=context)
+            value = self.blocks[first].feed_forward(value, context=context, kernel=self.kernel)
         boundaries = self.run_blocks(value, stage, first=first + after_attention)
         with at_stage("final_norm"):
-            return self.final_norm.forward(boundaries[-1], context=context)
+            return self.final_norm.forward(boundaries[-1], context=context, kernel=self.kernel)
 
 
 def _at_layer(refusal: Refusal, layer: int) -> Refusal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
@@ -10,30 +10,35 @@ import numpy as np
 
 from .arrays import as_float64, as_values, first_non_finite, sealed
 from .errors import Code, NumericRefusal, ShapeRefusal, StateRefusal, check_equal
-from .floats import Array
+from .floats import Array, is_finite
+from .kernels import OutOfRange
 from .trace import TraceEdge, TraceNode
+from .vjp import quiet_pass
 
 if TYPE_CHECKING:
     from .tape import Parameter, Tensor
 
-__all__ = ["ReversePass", "pull_back", "topology"]
+__all__ = ["ReversePass", "topology"]
 
 
 def topology(output: Tensor) -> list[Tensor]:
     """Depth-first post-order, parents in operand order, every node once."""
     order: list[Tensor] = []
-    seen = {id(output)}
-    stack = [(output, iter(output._parents))]
-    while stack:
-        node, parents = stack[-1]
-        for parent in parents:
-            if id(parent) not in seen:
-                seen.add(id(parent))
-                stack.append((parent, iter(parent._parents)))
-                break
-        else:
-            order.append(node)
-            stack.pop()
+    seen: set[int] = set()
+    waiting: list[Tensor | None] = [output]
+    open_nodes: list[Tensor] = []
+    while waiting:
+        node = waiting.pop()
+        if node is None:  # all above the newest open node are in order
+            order.append(open_nodes.pop())
+        elif id(node) not in seen:
+            seen.add(id(node))
+            if node._parents:
+                open_nodes.append(node)
+                waiting.append(None)
+                waiting.extend(node._parents[::-1])
+            else:
+                order.append(node)
     return order
 
 
@@ -45,12 +50,13 @@ class ReversePass:
         self.topology = topology(output)
         for node in self.topology:
             if node._released:
-                raise _graph_released(node)
+                raise _graph_released(node._vjp or node.op)  # of a fused node its first step
         self.seed = _checked_seed(output, seed)
         self._index = {id(node): i for i, node in enumerate(self.topology)}
         self._check_revisions()
         self.adjoints: dict[int, Array] = {id(output): self.seed}
         self._edges = edges
+        self._unlooked: set[int] = set()  # nodes to which fused ones have delivered
         self._walk()
 
     def _check_revisions(self) -> None:
@@ -58,6 +64,8 @@ class ReversePass:
         for node in reversed(self.topology):
             for operand, parent in enumerate(node._parents):
                 recorded = node._read_revisions[operand]
+                if recorded == parent._revision:
+                    continue
                 check_equal(
                     Code.STALE_OPERAND_VALUE,
                     node.op,
@@ -69,58 +77,91 @@ class ReversePass:
                 )
 
     def _walk(self) -> None:
-        for reverse_index, child in enumerate(reversed(self.topology)):
-            upstream = self.adjoints.get(id(child))
-            if upstream is None or not child._parents:
-                continue
-            for operand, contribution in enumerate(_contributions(child, upstream)):
-                parent = child._parents[operand]
-                self._check_contribution(contribution, child, parent, operand)
-                before = self.adjoints.get(id(parent)) if parent.tracked else None
-                if parent.tracked:
-                    self._deliver(contribution, parent)
-                if self._edges is not None:
-                    self._edges.append(
-                        TraceEdge(
-                            reverse_index=reverse_index,
-                            child=self._index[id(child)],
-                            parent=self._index[id(parent)],
-                            operand=operand,
-                            saved=_evidence(child, operand),
-                            upstream=_copied(upstream),
-                            contribution=_copied(contribution),
-                            parent_tracked=parent.tracked,
-                            adjoint_before=_before(before, parent),
-                            adjoint_after=(
-                                _copied(self.adjoints[id(parent)]) if parent.tracked else None
-                            ),
-                        )
-                    )
+        with quiet_pass():
+            for reverse_index, child in enumerate(reversed(self.topology)):
+                upstream = self.adjoints.get(id(child))
+                if upstream is None or not child._parents:
+                    continue
+                if self._edges is None and getattr(child._vjp, "steps", None) is not None:
+                    self._visit_fused(child, upstream)
+                    continue
+                if id(child) in self._unlooked and not is_finite(upstream):
+                    raise OutOfRange
+                self._visit(child, upstream, reverse_index)
 
-    def _check_contribution(
+    def _visit_fused(self, child: Tensor, upstream: Array) -> None:
+        """The contributions of a fused node, delivered without a look at each.
+
+        What is not finite stays so in every sum, and in all that fused rules make of it: it is
+        found where an ordinary node reads it, or in a parameter's gradient, and then the steps
+        are walked in place of the fused nodes. What nothing tracks is looked at here.
+        A parameter's only contribution is taken as it is: the stored gradient, which is no
+        -0.0, gives both zeros one sum.
+        """
+        adjoints = self.adjoints
+        for parent, contribution in zip(child._parents, child._vjp.rule(upstream), strict=True):
+            key = id(parent)
+            previous = adjoints.get(key)
+            if not parent.tracked:
+                if not is_finite(contribution):
+                    raise OutOfRange
+            elif previous is None and parent.is_parameter:
+                adjoints[key] = contribution
+            else:
+                before = 0.0 if previous is None else previous
+                adjoints[key] = np.asarray(before + contribution)
+                self._unlooked.add(key)
+
+    def _visit(self, child: Tensor, upstream: Array, reverse_index: int) -> None:
+        """Every contribution of one node, checked and delivered, operands ascending."""
+        adjoints, parents = self.adjoints, child._parents
+        for operand, contribution in enumerate(_contributions(child, upstream)):
+            parent = parents[operand]
+            if not is_finite(contribution):
+                self._refuse_contribution(contribution, child, parent, operand)
+            before = adjoints.get(id(parent)) if self._edges is not None else None
+            if parent.tracked:
+                self._deliver(contribution, parent)
+            if self._edges is not None:
+                self._edges.append(
+                    TraceEdge(
+                        reverse_index=reverse_index,
+                        child=self._index[id(child)],
+                        parent=self._index[id(parent)],
+                        operand=operand,
+                        saved=_evidence(child, operand),
+                        upstream=_copied(upstream),
+                        contribution=_copied(contribution),
+                        parent_tracked=parent.tracked,
+                        adjoint_before=_before(before, parent),
+                        adjoint_after=_copied(adjoints[id(parent)]) if parent.tracked else None,
+                    )
+                )
+
+    def _refuse_contribution(
         self, contribution: Array, child: Tensor, parent: Tensor, operand: int
     ) -> None:
-        bad = first_non_finite(contribution)
-        if bad is not None:
-            raise NumericRefusal(
-                code=Code.NON_FINITE_VJP,
-                what=child.op,
-                at=bad[0],
-                value=bad[1],
-                details={
-                    "child": self._index[id(child)],
-                    "parent": self._index[id(parent)],
-                    "operand": operand,
-                },
-            )
+        at, value = cast("tuple[int, float]", first_non_finite(contribution))
+        raise NumericRefusal(
+            code=Code.NON_FINITE_VJP,
+            what=child.op,
+            at=at,
+            value=value,
+            details={
+                "child": self._index[id(child)],
+                "parent": self._index[id(parent)],
+                "operand": operand,
+            },
+        )
 
     def _deliver(self, contribution: Array, parent: Tensor) -> None:
         """next = previous + contribution, with +0.0 before the first arrival."""
         previous = self.adjoints.get(id(parent))
         if previous is None:
-            self.adjoints[id(parent)] = np.asarray(contribution + 0.0)
+            first = contribution + 0.0
+            self.adjoints[id(parent)] = first if first.ndim else np.asarray(first)
             return
-        after = np.asarray(_plus(previous, contribution))
+        after = np.asarray(previous + contribution)
         bad = first_non_finite(after)
         if bad is not None:
             raise NumericRefusal(
@@ -139,27 +180,33 @@ class ReversePass:
     def _accumulated(self) -> list[tuple[Parameter, Array]]:
         """Every parameter in topology order with its prospective gradient."""
         prospective = []
-        for index, leaf in enumerate(self.topology):
-            if not leaf.is_parameter:
-                continue
-            node = cast("Parameter", leaf)
-            adjoint = self.adjoints.get(id(node))
-            after = node._gradient if adjoint is None else _plus(node._gradient, adjoint)
-            bad = first_non_finite(np.asarray(after))
-            if bad is not None and adjoint is not None:
-                raise NumericRefusal(
-                    code=Code.NON_FINITE_ACCUMULATED_GRADIENT,
-                    what=node.name,
-                    at=bad[0],
-                    value=bad[1],
-                    details={
-                        "node": index,
-                        "stored": float(node._gradient.reshape(-1)[bad[0]]),
-                        "pass_adjoint": float(adjoint.reshape(-1)[bad[0]]),
-                    },
-                )
-            prospective.append((node, np.asarray(after)))
+        with np.errstate(all="ignore"):
+            for index, leaf in enumerate(self.topology):
+                if leaf.is_parameter:
+                    node = cast("Parameter", leaf)
+                    prospective.append((node, self._sum(node, index)))
         return prospective
+
+    def _sum(self, node: Parameter, index: int) -> Array:
+        """The stored gradient and the pass's. Refuses: numeric/non-finite-accumulated-gradient"""
+        stored, adjoint = node._gradient, self.adjoints.get(id(node))
+        if adjoint is None:
+            return stored
+        after = np.asarray(stored + adjoint)
+        if not is_finite(after):
+            bad = cast("tuple[int, float]", first_non_finite(after))
+            raise NumericRefusal(
+                code=Code.NON_FINITE_ACCUMULATED_GRADIENT,
+                what=node.name,
+                at=bad[0],
+                value=bad[1],
+                details={
+                    "node": index,
+                    "stored": float(stored.reshape(-1)[bad[0]]),
+                    "pass_adjoint": float(adjoint.reshape(-1)[bad[0]]),
+                },
+            )
+        return after
 
     def commit(self) -> None:
         """Write every gradient.
@@ -189,18 +236,6 @@ class ReversePass:
         )
 
 
-def pull_back(output: Tensor, upstream: Array, sources: Sequence[Tensor]) -> tuple[Array, ...]:
-    """The adjoints of `sources` in one local pass from +0.0 that writes no gradient.
-
-    Refuses: as `Tensor.backward` up to its commit
-    """
-    done = ReversePass(output, upstream)
-    return tuple(
-        np.zeros(source.shape) if adjoint is None else adjoint
-        for source, adjoint in ((s, done.adjoints.get(id(s))) for s in sources)
-    )
-
-
 def _copied(array: Array) -> Array:
     copy: Array = sealed(array.copy())
     return copy
@@ -222,11 +257,18 @@ def _contributions(child: Tensor, upstream: Array) -> list[Array]:
 
     Refuses: numeric/not-real, shape/contribution-mismatch
     """
-    what = f"{child.op} contribution"
-    contributions = [as_float64(np.asarray(part), what=what) for part in child._vjp(upstream)]
-    shapes = [part.shape for part in contributions]
-    wanted = [parent.shape for parent in child._parents]
-    check_equal(Code.CONTRIBUTION_MISMATCH, child.op, wanted, shapes)
+    contributions = []
+    for part in child._vjp(upstream):
+        if type(part) is not np.ndarray or part.dtype != np.float64:
+            part = as_float64(np.asarray(part), what=f"{child.op} contribution")
+        contributions.append(part)
+    parents = child._parents
+    fits = len(contributions) == len(parents)
+    for part, parent in zip(contributions, parents, strict=False):
+        fits = fits and part.shape == parent._value.shape
+    if not fits:
+        shapes, wanted = [p.shape for p in contributions], [p.shape for p in parents]
+        check_equal(Code.CONTRIBUTION_MISMATCH, child.op, wanted, shapes)
     return contributions
 
 
@@ -240,25 +282,20 @@ def _evidence(child: Tensor, operand: int) -> Mapping[str, object]:
     return MappingProxyType(copies)
 
 
-def _plus(left: Array, right: Array) -> Array:
-    with np.errstate(all="ignore"):
-        return left + right
-
-
-def _graph_released(node: Tensor) -> StateRefusal:
+def _graph_released(op: str) -> StateRefusal:
     return StateRefusal(
         code=Code.GRAPH_RELEASED,
-        what=node.op,
+        what=op,
         expected="a live graph",
         actual="released",
-        details={"op": node.op},
+        details={"op": op},
     )
 
 
 def _check_output(output: Tensor, seed: object) -> None:
     """Refuses: state/graph-released, state/untracked-output, shape/seed-shape-mismatch"""
     if output._released:
-        raise _graph_released(output)
+        raise _graph_released(output.op)
     if not output.tracked:
         raise StateRefusal(
             code=Code.UNTRACKED_OUTPUT,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from . import fused
 from .attention import Attention
 from .config import DecoderBlockConfig
 from .errors import Code, SupportRefusal, at_stage, check_equal, check_kind
 from .initial import SplitMix64
+from .kernels import Kernel
 from .layers import Linear, RmsNorm, SwiGlu, add_residual
 from .layout import SequenceLayout
 from .names import check_distinct
@@ -131,33 +133,97 @@ class DecoderBlock:
         *,
         layout: SequenceLayout | None = None,
         context: Context = RECORDING,
+        kernel: Kernel | None = None,
     ) -> Tensor:
-        """x: [B, T, D]. Returns: [B, T, D]. Refuses: as its parts, in data-flow order"""
-        return self.inspect(x, layout=layout, context=context)["output"]
+        """x: [B, T, D]. Returns: [B, T, D]. Refuses: as its parts, in data-flow order
+
+        kernel: of the fused form; None runs the steps one by one
+        """
+        if kernel is None or layout is None or not self._fuses(x, layout):
+            return self.inspect(x, layout=layout, context=context)["output"]
+        attention = self.attention
+
+        def steps(x: Tensor, *_: Tensor) -> Tensor:
+            return self.inspect(x, layout=layout, context=context)["output"]
+
+        return fused.either(
+            context,
+            fused.block,
+            x,
+            *self.parameters,
+            *(x, x, x),
+            steps=steps,
+            epsilons=(self.attention_norm.epsilon, self.ffn_norm.epsilon),
+            heads=attention.heads,
+            turns=attention.turns(layout),
+            allowed=layout.allowed(),
+            kernel=kernel,
+        )
+
+    def _fuses(self, x: Tensor, layout: SequenceLayout) -> bool:
+        """Whether the fused forms cover this call: what they do not, the steps do or refuse."""
+        attention = self.attention
+        return (
+            getattr(x, "shape", None) == (*layout.shape, attention.model_width)
+            and layout.last_position < attention.rotation.capacity
+            and len(self.parameters) == 9  # none has a bias
+        )
 
     def inspect(
         self, x: Tensor, *, layout: SequenceLayout | None = None, context: Context = RECORDING
     ) -> dict[str, Tensor]:
         """`forward` with what lies between: the attention's steps and both residual sums."""
+        normed = self._normed(x, context)
+        steps = self._attended(x, normed, layout, context)
+        return {**steps, "output": self.feed_forward(steps["attention_residual"], context=context)}
+
+    def _normed(self, x: Tensor, context: Context) -> Tensor:
         with at_stage("attention_norm"):
-            normed = self.attention_norm.forward(x, context=context)
+            return self.attention_norm.forward(x, context=context)
+
+    def _attended(
+        self, x: Tensor, normed: Tensor, layout: SequenceLayout | None, context: Context
+    ) -> dict[str, Tensor]:
         with at_stage("attention"):
             steps = self.attention.inspect(normed, layout=layout, context=context)
-        return {**steps, **self.after_attention(x, steps["output"], context=context)}
+        return {**steps, "attention_residual": self._residual(x, steps["output"], context)}
+
+    def _residual(self, x: Tensor, attended: Tensor, context: Context) -> Tensor:
+        with at_stage("attention_residual"):
+            return add_residual(x, attended, context=context, what="attention residual")
 
     def after_attention(
-        self, x: Tensor, attended: Tensor, *, context: Context
+        self, x: Tensor, attended: Tensor, *, context: Context, kernel: Kernel | None = None
     ) -> dict[str, Tensor]:
         """The residual sums around a finished attention: attention_residual, output."""
-        with at_stage("attention_residual"):
-            residual = add_residual(x, attended, context=context, what="attention residual")
-        return {
-            "attention_residual": residual,
-            "output": self.feed_forward(residual, context=context),
-        }
+        residual = self._residual(x, attended, context)
+        output = self.feed_forward(residual, context=context, kernel=kernel)
+        return {"attention_residual": residual, "output": output}
 
-    def feed_forward(self, residual: Tensor, *, context: Context) -> Tensor:
-        """residual + ffn(norm(residual))."""
+    def feed_forward(
+        self, residual: Tensor, *, context: Context, kernel: Kernel | None = None
+    ) -> Tensor:
+        """residual + ffn(norm(residual)). kernel: as in `forward`"""
+        gain, weights = self.ffn_norm.gain, self.ffn.parameters
+
+        def steps(residual: Tensor, *_: Tensor) -> Tensor:
+            return self._feed_forward_steps(residual, context)
+
+        if kernel is None or len(weights) != 3 or residual.shape[-1:] != gain.shape:
+            return steps(residual)
+        return fused.either(
+            context,
+            fused.feed_forward_residual,
+            residual,
+            *weights,
+            gain,
+            *(residual, residual, residual),
+            steps=steps,
+            epsilon=self.ffn_norm.epsilon,
+            kernel=kernel,
+        )
+
+    def _feed_forward_steps(self, residual: Tensor, context: Context) -> Tensor:
         with at_stage("ffn_norm"):
             normed = self.ffn_norm.forward(residual, context=context)
         with at_stage("ffn"):

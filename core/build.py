@@ -10,6 +10,7 @@ from .config import DecoderConfig
 from .errors import RecordRefusal
 from .fresh import ConstructionRecord, fresh_decoder
 from .initial import SplitMix64
+from .kernels import KERNELS
 from .planned import Plan
 from .planner import Admission
 from .records import ModelRecord
@@ -32,7 +33,7 @@ class Constructed:
 
 
 def construct(admission: Admission, rng: SplitMix64) -> Constructed:
-    """The fresh decoder of an admitted plan, with its execution identity bound.
+    """The fresh decoder of an admitted plan, of its kernel, with its execution identity bound.
 
     Budget and depth policy are checked by the preparation before any draw; the generator is
     written last. `Admission.construct` alone calls this.
@@ -53,6 +54,7 @@ def construct(admission: Admission, rng: SplitMix64) -> Constructed:
         draft,
         max_parameters=plan.profile.parameters,
         max_positions=plan.profile.positions,
+        kernel=KERNELS[plan.run.kernel],
     )
     digest = construction_identity(plan, record)
     decoder.backbone.bind_identity(

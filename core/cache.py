@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -59,13 +59,11 @@ class WorkCounters:
         """
         qkv = _checked(3 * layers, "qkv_projection_rows")
         added = (1, int(prefill), int(not prefill), layers, qkv, score_values)
-        names = [f.name for f in fields(self)]
-        return replace(
-            self,
+        return WorkCounters(
             **{
                 name: _checked(getattr(self, name) + increment, name)
-                for name, increment in zip(names, added, strict=True)
-            },
+                for name, increment in zip(self.__slots__, added, strict=True)
+            }
         )
 
 
@@ -158,9 +156,12 @@ class LayerCache:
         """Key columns [H, d_h, length] and value rows [H, capacity, d_h] of the one sequence."""
         return self._key_columns[0, :, :, : self.length], self._value_rows[0]
 
-    def ticket(self, key: Array, value: Array, score_values: int) -> Ticket:
+    def ticket(
+        self, key: Array, value: Array, score_values: int, *, length: int | None = None
+    ) -> Ticket:
         """The rows to append, checked.
 
+        length: the rows before them when they were computed; default those of now
         Refuses: shape/cache-row-shape (key, then value), capacity/full,
             numeric/non-finite-cache-row (key, then value)
         """
@@ -181,7 +182,8 @@ class LayerCache:
                     at=at,
                     value=float(row.reshape(-1)[at]),
                 )
-        return Ticket(key, value, self.length, self._key_columns, score_values)
+        before = self.length if length is None else length
+        return Ticket(key, value, before, self._key_columns, score_values)
 
     def accepts(self, ticket: Ticket) -> bool:
         """True while nothing was appended or replaced since the ticket was made."""
@@ -204,6 +206,12 @@ class LayerCache:
     def binds(self, attention: Attention) -> tuple[object, object] | None:
         """Widths, parameter nodes, revisions and RoPE facts, in this order; None when all agree."""
         now = _facts(attention)
+        if now == self._facts:
+            for binding, parameter in zip(self._bindings, attention.parameters, strict=True):
+                if binding.node is not parameter or binding.revision != parameter._revision:
+                    break
+            else:
+                return None
         for expected, actual in zip(now[:3], self._facts[:3], strict=True):
             if expected != actual:
                 return expected, actual

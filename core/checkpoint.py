@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from .backward import pull_back
 from .block import DecoderBlock
 from .errors import Code, Refusal, StateRefusal, at_stage
 from .floats import Array
+from .kernels import Kernel
 from .layout import SequenceLayout
 from .tape import NO_GRAD, RECORDING, Context, Parameter, Tensor, constant
+from .unfolding import pull_back
 from .vjp import Result, Vjp
 
 __all__ = ["checkpoint"]
 
 
 def checkpoint(
-    block: DecoderBlock, boundary: Tensor, *, layout: SequenceLayout, context: Context, layer: int
+    block: DecoderBlock,
+    boundary: Tensor,
+    *,
+    layout: SequenceLayout,
+    context: Context,
+    layer: int,
+    kernel: Kernel | None = None,
 ) -> Tensor:
     """The block's output from its boundary, keeping nothing that lies between.
 
@@ -31,7 +38,7 @@ def checkpoint(
         x = boundary.value  # untracked stays untracked: nothing above it is walked
         leaf = Parameter("boundary", x) if boundary.tracked else constant(x)
         try:
-            output = block.forward(leaf, layout=layout, context=RECORDING)
+            output = block.forward(leaf, layout=layout, context=RECORDING, kernel=kernel)
         except Refusal as cause:
             raise StateRefusal(
                 code=Code.CHECKPOINT_REFUSED,
@@ -44,7 +51,7 @@ def checkpoint(
             return pull_back(output, upstream, [leaf, *block.parameters])
 
     def run(x: Array, *_: Array) -> Result:
-        output = block.forward(constant(x), layout=layout, context=NO_GRAD)
+        output = block.forward(constant(x), layout=layout, context=NO_GRAD, kernel=kernel)
         return output.value.copy(), Vjp(rule, _recipe(block, layout, layer))
 
     run.op_name = "checkpoint"  # type: ignore[attr-defined]

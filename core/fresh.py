@@ -8,6 +8,7 @@ from .config import DecoderConfig
 from .errors import CapacityRefusal, Code
 from .floats import Array
 from .initial import BASE_INITIALIZER, DEPTH_POLICY, SplitMix64, depth_factor
+from .kernels import ORDERED, Kernel
 from .tape import Parameter
 from .text import Decoder
 
@@ -43,6 +44,7 @@ def fresh_decoder(
     *,
     max_parameters: int | None = None,
     max_positions: int | None = None,
+    kernel: Kernel | None = ORDERED,
 ) -> tuple[Decoder, ConstructionRecord]:
     """A drawn decoder whose attention output and down matrices are multiplied once by alpha.
 
@@ -73,7 +75,7 @@ def fresh_decoder(
         Parameter(p.name, depth_scaled(p.name, p.value, layers=config.layers))
         for p in base.parameters.values()
     ]
-    decoder = Decoder.from_parameters(config, scaled)
+    decoder = Decoder.from_parameters(config, scaled, kernel=kernel)
     record = ConstructionRecord(
         policy=DEPTH_POLICY,
         base_initializer=BASE_INITIALIZER,

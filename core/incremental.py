@@ -19,7 +19,7 @@ from .prepared import PreparedDecoderInput
 from .softmax import RowStatistics
 from .tape import NO_GRAD, Tensor, constant
 
-__all__ = ["CACHED_ORDER", "run_cached"]
+__all__ = ["CACHED_ORDER", "mix_rows", "run_cached"]
 
 # What cached execution checks after the eight reasons (cache.md section 5, step 2).
 CACHED_ORDER = (
@@ -106,23 +106,28 @@ def _attend(
             turned.append(attention.rotation.rotate(rows[index], position, context=NO_GRAD))
     rows[:2] = turned
     query, key, value = (row.value[0, :, 0] for row in rows)  # each [H, d_h]
-    mix, score_values = _mix(query, key, value, cache, layer)
+    mix, score_values = mix_rows(query, key, value, cache, layer)
     ticket = cache.ticket(key, value, score_values)
     merged = constant(mix.reshape(1, 1, attention.model_width))
     with at_stage("output"):
         return attention.output.forward(merged, context=NO_GRAD), ticket
 
 
-def _mix(
+def mix_rows(
     query: Array, key: Array, value: Array, cache: LayerCache, layer: int
 ) -> tuple[Array, int]:
-    """softmax(scores) values per head over the cached rows, the new row last."""
+    """softmax(scores) values per head over the cached rows, the new row last.
+
+    query, key, value: [H, d_h]. Returns: [H, d_h], and how many scores there were
+    Refuses: numeric/non-finite-forward (scores, then the mixture)
+    Source:  numerics.md section 14
+    """
     key_columns, value_rows = cache.prefix()
     what = f"blocks.{layer}.attention"
     with np.errstate(all="ignore"):
         raw = np.empty((len(query), cache.length + 1))
-        raw[:, :-1] = floats.contract_steps(query[:, None], key_columns)[:, 0]
-        raw[:, -1:] = floats.contract_steps(query[:, None], key[:, :, None])[:, 0]
+        raw[:, :-1] = floats.row_products(query, key_columns)
+        raw[:, -1] = floats.row_dots(query, key)
         _check_finite(raw, "matmul", f"{what}.scores")
         scores = raw * (1.0 / math.sqrt(float(query.shape[1])))
         probabilities = RowStatistics(scores).probabilities()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from . import ops
+from . import fused, ops
 from .arrays import (
     MAX_RANK,
     SIZE_LIMIT,
@@ -27,6 +27,7 @@ from .errors import (
     check_not_zero,
 )
 from .initial import SplitMix64, check_size, ones, xavier, zeros
+from .kernels import Kernel
 from .names import check_distinct, check_name
 from .tape import RECORDING, Context, Parameter, Tensor, constant
 
@@ -251,13 +252,25 @@ class RmsNorm:
         """Features normalised."""
         return self.gain.shape[0]
 
-    def forward(self, x: Tensor, *, context: Context = RECORDING) -> Tensor:
+    def forward(
+        self, x: Tensor, *, context: Context = RECORDING, kernel: Kernel | None = None
+    ) -> Tensor:
         """x: [..., width]. Returns: the same shape.
 
+        kernel: of the fused form; None runs the steps one by one
         Refuses: record/field-type, shape/input-rank-zero, shape/input-width-mismatch,
             numeric/non-finite-forward (the squares), numeric/zero-energy-row
         """
-        return self.inspect(x, context=context)["output"]
+        gain = self.gain
+
+        def steps(x: Tensor, *_: Tensor) -> Tensor:
+            return self.inspect(x, context=context)["output"]
+
+        if kernel is None or getattr(x, "shape", ())[-1:] != gain.shape:
+            return steps(x)
+        return fused.either(
+            context, fused.norm, x, gain, x, x, steps=steps, epsilon=self.epsilon, kernel=kernel
+        )
 
     def inspect(self, x: Tensor, *, context: Context = RECORDING) -> dict[str, Tensor]:
         """`forward` with its steps: mean_square, inverse_rms, normalized, output."""
@@ -340,7 +353,7 @@ class SwiGlu:
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Gate, up, down."""
-        return tuple(p for layer in (self.gate, self.up, self.down) for p in layer.parameters)
+        return (*self.gate.parameters, *self.up.parameters, *self.down.parameters)
 
     def forward(self, x: Tensor, *, context: Context = RECORDING) -> Tensor:
         """x: [..., in]. Returns: [..., out]. Refuses: the gate projection's first"""

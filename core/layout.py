@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -21,7 +22,10 @@ from .errors import (
 from .floats import Ids
 from .initial import check_size
 
-__all__ = ["LAYOUT_ORDER", "SequenceLayout"]
+__all__ = ["LAYOUT_ORDER", "Mask", "SequenceLayout"]
+
+KEPT_TOKENS = 512
+Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 # The checks of a layout in order; the first false one is refused (inputs.md section 2).
 LAYOUT_ORDER = (
@@ -57,6 +61,9 @@ class SequenceLayout:
     lengths: Ids
     range_starts: Ids
     positions: Ids
+    last_position: int = field(init=False, repr=False)
+    is_full: bool = field(init=False, repr=False)  # every cell is active
+    is_ordinary: bool = field(init=False, repr=False)  # as `full` makes it
 
     def __post_init__(self) -> None:
         lengths = as_integers(self.lengths, what="layout.lengths")
@@ -71,6 +78,11 @@ class SequenceLayout:
             ("lengths", "range_starts", "positions"), (lengths, starts, positions), strict=True
         ):
             object.__setattr__(self, name, sealed(array.astype(np.int64)))
+        full = bool(active.all())
+        ordinary = full and not starts.any() and bool((positions == np.arange(T)).all())
+        object.__setattr__(self, "last_position", int(positions.max()))
+        object.__setattr__(self, "is_full", full)
+        object.__setattr__(self, "is_ordinary", ordinary)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy or pickle is checked and sealed like any other layout."""
@@ -146,11 +158,6 @@ class SequenceLayout:
         """Bytes of the three arrays."""
         return self.lengths.nbytes + self.range_starts.nbytes + self.positions.nbytes
 
-    @property
-    def is_full(self) -> bool:
-        """True when every cell is active."""
-        return bool((self.lengths == self.shape[1]).all())
-
     def active_cells(self) -> Ids:
         """Flat row-major indices of the active cells."""
         T = self.shape[1]
@@ -162,11 +169,39 @@ class SequenceLayout:
         inactive = np.flatnonzero(np.arange(T) >= self.lengths[:, None])
         return int(inactive[0]) if len(inactive) else None
 
+    def allowed(self) -> tuple[Mask, Mask]:
+        """Where a query may read a key, and where not.
+
+        [T, T] for ordinary text, else [B, 1, T, T]
+        """
+        T = self.shape[1]
+        if self.is_ordinary:
+            return _triangle(T)
+        t = np.arange(T)
+        reach = _triangle(T)[0] & (t >= self.range_starts[:, :, None])
+        allowed = (reach & (t < self.lengths[:, None])[:, :, None])[:, None]
+        return allowed, ~allowed
+
     def lanes(self, heads: int) -> tuple[Ids | None, Ids | None]:
         """Range starts and lengths per [B * H] lane; None where the default says the same."""
         starts = np.repeat(self.range_starts, heads, axis=0) if self.range_starts.any() else None
         lengths = None if self.is_full else np.repeat(self.lengths, heads)
         return starts, lengths
+
+
+def _triangle(T: int) -> tuple[Mask, Mask]:
+    """True on and below the diagonal, and above it; long ones are not kept."""
+    return _kept_triangle(T) if T <= KEPT_TOKENS else _made_triangle(T)
+
+
+@lru_cache(maxsize=8)
+def _kept_triangle(T: int) -> tuple[Mask, Mask]:
+    return _made_triangle(T)
+
+
+def _made_triangle(T: int) -> tuple[Mask, Mask]:
+    t = np.arange(T)
+    return sealed(t <= t[:, None]), sealed(t > t[:, None])
 
 
 def _laid_out(lengths: Ids, range_starts: Ids, positions: Ids) -> SequenceLayout:

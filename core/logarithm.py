@@ -1,8 +1,13 @@
-"""Correctly rounded logarithms of one float, by a table and a rounding test."""
+"""Correctly rounded logarithms, by a table and a rounding test: of one float, and of many."""
 
 import math
 
+import numpy as np
+from numpy.typing import NDArray
+
 from . import exact
+
+Floats = NDArray[np.float64]
 
 # log(x + y) = e * ln 2 - log(c) + log(1 + z), with x = 2^e * m, m in [0.707, 1.415), c close to
 # 1/m in 10 bits and |z| < 2^-7.9. The value is carried as a sum high + low and is rounded only
@@ -43,6 +48,73 @@ def log1p(x: float) -> float:
         if decided is not None:
             return decided
     return exact.log1p(x)
+
+
+def log_many(values: Floats, out: Floats) -> None:
+    """`log` of one-dimensional values into out: the same operations on arrays."""
+    outside = ~((values > 0.0) & (values < math.inf))
+    x = np.where(outside, 1.0, values)
+    undecided = _of_sums(x, None, out)
+    undecided |= outside
+    for lane in np.flatnonzero(undecided).tolist():
+        out[lane] = exact.log(float(values[lane]))
+
+
+def log1p_many(values: Floats, out: Floats) -> None:
+    """`log1p` of one-dimensional values into out: the same operations on arrays."""
+    outside = ~((values > -1.0) & (values < math.inf))
+    x = np.where(outside, 0.0, values)
+    total = 1.0 + x
+    rounded_x = total - 1.0
+    y = 1.0 - (total - rounded_x)
+    y += x - rounded_x
+    undecided = _of_sums(total, y, out)
+    undecided |= outside
+    for lane in np.flatnonzero(undecided).tolist():
+        out[lane] = exact.log1p(float(values[lane]))
+
+
+def _of_sums(x: Floats, y: Floats | None, out: Floats) -> NDArray[np.bool_]:
+    """`_of_sum` of every pair into out; True where the rounding is undecided."""
+    m, e = np.frexp(x)
+    low_half = m < _SQRT_HALF
+    m[low_half] += m[low_half]
+    e = e - low_half
+    j = (m * 256.0 + 0.5).astype(np.int64) - 181
+    c = _CS[j]
+    head = (m + _SPLIT) - _SPLIT
+    zh = head * c
+    zh -= 1.0
+    zl = np.subtract(m, head, out=m)
+    if y is not None:
+        zl += np.ldexp(y, -e)
+    zl *= c
+    z = np.add(zh, zl, out=head)
+    tail = -0.125 * z
+    for coefficient in (_C7, _C6, _C5, -0.25, _C3):
+        tail += coefficient
+        tail *= z
+    tail += -0.5
+    whole = e * _LN2_HEAD
+    whole += _LOG_HEADS[j]
+    high = np.add(whole, zh, out=out)
+    added = np.subtract(high, whole, out=c)
+    zh -= added
+    np.subtract(high, added, out=added)
+    whole -= added
+    error = np.add(whole, zh, out=whole)
+    z *= z
+    z *= tail
+    low = np.add(zl, z, out=zl)
+    last = e * _LN2_TAIL
+    last += _LOG_TAILS[j]
+    error += last
+    low += error
+    below = high + (low - ERROR)
+    low += ERROR
+    high += low
+    undecided: NDArray[np.bool_] = high != below
+    return undecided
 
 
 def _of_sum(x: float, y: float) -> float | None:
@@ -101,4 +173,5 @@ def _table() -> list[tuple[float, float, float]]:
 
 
 _TABLE = _table()
+_CS, _LOG_HEADS, _LOG_TAILS = (np.array(column) for column in zip(*_TABLE, strict=True))
 _LN2_HEAD, _LN2_TAIL = _split(0xB17217F7D1CF79ABC9E3B39803F2F6AF40F)  # floor(ln 2 * 2^140)

@@ -47,6 +47,8 @@ __all__ = [
 
 def _evidence(operand: Array, shape: Shape) -> dict[str, object]:
     """What an unbroadcast rule saves: both shapes and the axes that broadcasting repeated."""
+    if operand.shape == shape:
+        return {"input_shape": shape, "output_shape": shape, "reduced_axes": ()}
     padding = len(shape) - operand.ndim
     reduced = tuple(
         axis
@@ -64,7 +66,7 @@ def add(a: Array, b: Array) -> Result:
     Refuses: shape/incompatible-broadcast, capacity/size-overflow
     Source:  numerics.md section 2
     """
-    shape = broadcast_shape(a.shape, b.shape, what="add")
+    shape = a.shape if a.shape == b.shape else broadcast_shape(a.shape, b.shape, what="add")
 
     def rule(upstream: Array) -> Contributions:
         return floats.unbroadcast(upstream, a.shape), floats.unbroadcast(upstream, b.shape)
@@ -80,7 +82,7 @@ def mul(a: Array, b: Array) -> Result:
     Refuses: shape/incompatible-broadcast, capacity/size-overflow
     Source:  numerics.md section 2
     """
-    shape = broadcast_shape(a.shape, b.shape, what="mul")
+    shape = a.shape if a.shape == b.shape else broadcast_shape(a.shape, b.shape, what="mul")
 
     def rule(upstream: Array) -> Contributions:
         return (
@@ -92,7 +94,7 @@ def mul(a: Array, b: Array) -> Result:
     return a * b, Vjp(rule, saved_a, {**_evidence(b, shape), "other": a})
 
 
-@named("broadcast")
+@named("broadcast", rounds=False)
 def broadcast_to(a: Array, *, shape: Sequence[int]) -> Result:
     """`a` repeated to exactly `shape`.
 
@@ -113,7 +115,7 @@ def broadcast_to(a: Array, *, shape: Sequence[int]) -> Result:
     return np.broadcast_to(a, target).copy(), Vjp(rule, _evidence(a, target))
 
 
-@named("reshape")
+@named("reshape", rounds=False)
 def reshape(a: Array, *, shape: Sequence[int]) -> Result:
     """The same elements in the same flat order under another shape.
 
@@ -133,7 +135,7 @@ def reshape(a: Array, *, shape: Sequence[int]) -> Result:
     return a.reshape(target).copy(), Vjp(rule, {"input_shape": a.shape, "output_shape": target})
 
 
-@named("transpose")
+@named("transpose", rounds=False)
 def transpose(a: Array, *, axes: Sequence[int]) -> Result:
     """The axes i and j swapped, as a copy.
 
@@ -151,7 +153,9 @@ def transpose(a: Array, *, axes: Sequence[int]) -> Result:
     def rule(upstream: Array) -> Contributions:
         return (upstream.swapaxes(first, second).copy(order="C"),)
 
-    value = a.swapaxes(first, second).copy(order="C")
+    value = floats.row_major(a.swapaxes(first, second))
+    if value.base is not None:  # a view of the operand
+        value = value.copy(order="C")
     return value, Vjp(rule, {"input_shape": a.shape, "axes": (first, second)})
 
 
@@ -206,7 +210,9 @@ def matmul(a: Array, b: Array) -> Result:
     if b.ndim < 2:
         raise ShapeRefusal(code=Code.MATMUL_RIGHT_RANK, what="matmul", expected=2, actual=b.ndim)
     check_equal(Code.MATMUL_INNER_MISMATCH, "matmul", a.shape[-1], b.shape[-2])
-    batch = broadcast_shape(a.shape[:-2], b.shape[:-2], what="matmul")
+    batch = a.shape[:-2]
+    if b.ndim > 2:
+        batch = broadcast_shape(batch, b.shape[:-2], what="matmul")
     check_element_count((*batch, a.shape[-2], b.shape[-1]), what="matmul")
 
     def rule(upstream: Array) -> Contributions:
@@ -218,7 +224,7 @@ def matmul(a: Array, b: Array) -> Result:
     return floats.contract(a, b), Vjp(rule, *saved)
 
 
-@named("gather_rows")
+@named("gather_rows", rounds=False)
 def gather_rows(table: Array, *, indices: object, shape: object = None) -> Result:
     """The table rows named by `indices`, in the index shape.
 
@@ -248,7 +254,7 @@ def gather_rows(table: Array, *, indices: object, shape: object = None) -> Resul
     return _take(table, checked.reshape(target))
 
 
-@named("gather_rows")
+@named("gather_rows", rounds=False)
 def checked_rows(table: Array, *, selectors: Ids) -> Result:
     """`gather_rows` for a layer that has established every fact itself."""
     return _take(table, selectors)
@@ -272,7 +278,7 @@ def _take(table: Array, selectors: Ids) -> Result:
     return value, Vjp(rule, saved)
 
 
-@named("place_rows")
+@named("place_rows", rounds=False)
 def place_rows(rows: Array, *, positions: object, count: int) -> Result:
     """`count` rows, zero but for rows[p] at positions[p]; the positions differ.
 

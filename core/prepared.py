@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .errors import BindingRefusal, Code, RecordRefusal, check_kind
 from .layout import SequenceLayout
@@ -47,7 +47,7 @@ class PreparedDecoderInput:
     """
 
     __slots__ = (
-        "_backbone_bindings",
+        "_backbone",
         "_configuration",
         "_embedding",
         "_producers",
@@ -72,16 +72,16 @@ class PreparedDecoderInput:
         self.embeddings = embeddings
         self.layout = layout
         self.provenance = provenance
-        self._embedding = Binding.of(embeddings)
         self._configuration = _configuration(backbone)
-        self._backbone_bindings = tuple(Binding.of(p) for p in backbone.parameters)
-        self._producers = tuple(Binding.of(p) for p in producer_parameters)
+        self._embedding = _Bound((embeddings,))
+        self._backbone = _Bound(backbone.parameters)
+        self._producers = _Bound(tuple(producer_parameters))
         self.validate(backbone)
 
     @property
     def producer_parameters(self) -> tuple[Tensor, ...]:
         """The live parameters that the encoder declared."""
-        return tuple(binding.node for binding in self._producers)
+        return self._producers.nodes
 
     @contextmanager
     def reading(self, backbone: DecoderBackbone) -> Iterator[None]:
@@ -112,34 +112,52 @@ class PreparedDecoderInput:
             )
         if rows is not None and rows < B:
             raise _refusal(Code.PREPARED_SHAPE, "embeddings", f"B of {rows} or less", f"B = {B}")
-        position = int(self.layout.positions.max())
+        position = self.layout.last_position
         if position >= config.max_positions:
             raise _refusal(
                 Code.PREPARED_POSITION_CAPACITY, "layout.positions", config.max_positions, position
             )
-        now = _configuration(backbone)
-        if now != self._configuration:
-            raise _refusal(Code.PREPARED_CONFIGURATION, "backbone", self._configuration, now)
+        self._check_configuration(backbone)
         if not self.provenance:
             raise _refusal(Code.PREPARED_PROVENANCE, "provenance", "a text", self.provenance)
-        _check_binding(self._embedding, self.embeddings, Code.PREPARED_EMBEDDING, "embeddings")
+        self._embedding.check((self.embeddings,), Code.PREPARED_EMBEDDING, lambda _: "embeddings")
         if not self.context.recording and self.embeddings.tracked:
             raise _refusal(Code.PREPARED_RECORDING, "embeddings", "untracked", "tracked")
-        self._check_backbone(backbone)
-        for binding in self._producers:
-            _check_binding(binding, binding.node, Code.PREPARED_PRODUCER, _name(binding.node))
-
-    def _check_backbone(self, backbone: DecoderBackbone) -> None:
         parameters = backbone.parameters
-        if len(parameters) != len(self._backbone_bindings):
+        if len(parameters) != len(self._backbone.nodes):
             raise _refusal(
                 Code.PREPARED_PARAMETER,
                 "parameters",
-                len(self._backbone_bindings),
+                len(self._backbone.nodes),
                 len(parameters),
             )
-        for binding, parameter in zip(self._backbone_bindings, parameters, strict=True):
-            _check_binding(binding, parameter, Code.PREPARED_PARAMETER, parameter.name)
+        self._backbone.check(parameters, Code.PREPARED_PARAMETER, _name)
+        self._producers.check(self._producers.nodes, Code.PREPARED_PRODUCER, _name)
+
+    def _check_configuration(self, backbone: DecoderBackbone) -> None:
+        now = _configuration(backbone)
+        if now[1:] == self._configuration[1:] and now[0] is self._configuration[0]:
+            return  # one frozen configuration has one set of bits
+        before, after = _by_bits(self._configuration), _by_bits(now)
+        if before != after:
+            raise _refusal(Code.PREPARED_CONFIGURATION, "backbone", before, after)
+
+
+class _Bound:
+    """Nodes and their revisions at one moment: a `Binding` of each, compared all at once."""
+
+    __slots__ = ("nodes", "revisions")
+
+    def __init__(self, nodes: tuple[Tensor, ...]) -> None:
+        self.nodes = nodes
+        self.revisions = [node._revision for node in nodes]
+
+    def check(self, nodes: tuple[Tensor, ...], code: Code, name: Callable[[Tensor], str]) -> None:
+        """Refuses: `code` of the first node that is another one or has another revision"""
+        if nodes == self.nodes and [node._revision for node in nodes] == self.revisions:
+            return  # nodes are equal only to themselves
+        for bound, revision, node in zip(self.nodes, self.revisions, nodes, strict=True):
+            _check_binding(Binding(bound, revision), node, code, name(node))
 
 
 def _check_types(
@@ -150,14 +168,10 @@ def _check_types(
     producers: Sequence[Parameter],
 ) -> None:
     """Refuses: record/field-type"""
-    wanted: dict[str, tuple[object, type]] = {
-        "context": (context, Context),
-        "embeddings": (embeddings, Tensor),
-        "layout": (layout, SequenceLayout),
-        "provenance": (provenance, str),
-    }
-    for name, (given, kind) in wanted.items():
-        check_kind(given, kind, f"prepared input {name}")
+    check_kind(context, Context, "prepared input context")
+    check_kind(embeddings, Tensor, "prepared input embeddings")
+    check_kind(layout, SequenceLayout, "prepared input layout")
+    check_kind(provenance, str, "prepared input provenance")
     check_kind(producers, (tuple, list), "prepared input producer_parameters")
     for index, parameter in enumerate(producers):
         check_kind(parameter, Parameter, f"prepared input producer_parameters[{index}]")
@@ -168,7 +182,12 @@ def _check_backbone_kind(backbone: object) -> None:
 
     Refuses: record/field-type
     """
-    if not all(hasattr(backbone, name) for name in ("config", "blocks", "final_norm")):
+    made_of = (
+        hasattr(backbone, "config"),
+        hasattr(backbone, "blocks"),
+        hasattr(backbone, "final_norm"),
+    )
+    if False in made_of:
         raise RecordRefusal(
             code=Code.FIELD_TYPE,
             what="backbone",
@@ -177,9 +196,13 @@ def _check_backbone_kind(backbone: object) -> None:
         )
 
 
-def _configuration(backbone: DecoderBackbone) -> tuple[object, ...]:
-    """Block configuration by bits, layer count and execution identity (None is absent)."""
-    return (backbone.config.key(), len(backbone.blocks), backbone.identity)
+def _configuration(backbone: DecoderBackbone) -> tuple[Any, ...]:
+    """Block configuration, layer count and execution identity (None is absent)."""
+    return (backbone.config, len(backbone.blocks), backbone.identity)
+
+
+def _by_bits(configuration: tuple[Any, ...]) -> tuple[object, ...]:
+    return (configuration[0].key(), *configuration[1:])
 
 
 def _check_binding(binding: Binding, node: Tensor, code: Code, what: str) -> None:

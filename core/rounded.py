@@ -33,6 +33,7 @@ ERROR = 2.0**-66
 # At most this many values go one by one through the same operations on Python floats, which
 # measured cheaper (0.42 us each) than the fixed 14.5 us of the array operations.
 CROSSOVER = 32
+LOG_CROSSOVER = 40  # the same of the logarithms: 0.35 us each, against 14 us
 _CHUNK = 8192  # elements at a time, so that the work space stays in the cache
 
 # Inside, the result is a normal number and 2^(k//128) too; outside, the exact path decides.
@@ -105,7 +106,7 @@ def log(x: Floats) -> Floats:
 
     Returns: a new C-contiguous array of the shape of x; -inf at 0, NaN below
     """
-    return _each(logarithm.log, x)
+    return _logarithms(logarithm.log, logarithm.log_many, x)
 
 
 def log1p(x: Floats) -> Floats:
@@ -113,7 +114,7 @@ def log1p(x: Floats) -> Floats:
 
     Returns: a new C-contiguous array of the shape of x; -inf at -1, NaN below
     """
-    return _each(logarithm.log1p, x)
+    return _logarithms(logarithm.log1p, logarithm.log1p_many, x)
 
 
 def sin(x: Floats) -> Floats:
@@ -149,8 +150,8 @@ def _real(x: Floats) -> Floats:
     if values.dtype == np.float64:
         return values
     whole = values.dtype.kind in "iu"
-    inexact = whole and any(abs(v) > 2**53 for v in values.ravel().tolist())
-    if inexact or (values.dtype.char not in "ef" and not whole):
+    inexact = whole and any(float(v) != v for v in values.ravel().tolist())
+    if inexact or (values.dtype.char not in "edf" and not whole):
         raise NumericRefusal(
             code=Code.NOT_REAL, what="elementary function", value=f"{values.dtype} values"
         )
@@ -161,6 +162,20 @@ def _real(x: Floats) -> Floats:
 def _each(function: Callable[[float], float], x: Floats) -> Floats:
     values = _real(x)
     return np.array([function(v) for v in values.ravel().tolist()]).reshape(values.shape)
+
+
+def _logarithms(
+    one: Callable[[float], float], many: Callable[[Floats, Floats], None], x: Floats
+) -> Floats:
+    values = _real(x)
+    if values.size <= LOG_CROSSOVER:
+        return _each(one, values)
+    flat, result = np.ascontiguousarray(values).reshape(-1), np.empty(values.shape)
+    out = result.reshape(-1)
+    with np.errstate(all="ignore"):
+        for start in range(0, flat.size, _CHUNK):
+            many(flat[start : start + _CHUNK], out[start : start + _CHUNK])
+    return result
 
 
 def _exp_few(values: list[float]) -> list[float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -26,8 +27,10 @@ from .floats import Array, Ids
 from .incremental import run_cached
 from .initial import check_integer
 from .layout import SequenceLayout
+from .row import Rows, Undecided, run_rows
 from .tape import NO_GRAD, Parameter
 from .text import Decoder, TextInputEncoder
+from .vjp import quiet_pass
 
 __all__ = ["DECODE_ORDER", "EXTEND_ORDER", "PREFILL_ORDER", "DecodeSession", "TokenOutput"]
 
@@ -61,6 +64,9 @@ DECODE_ORDER = (
     Code.DECODE_TOKEN_OUT_OF_BOUNDS,
     Code.FULL,
 )
+# Rows of a prompt that are computed at once, each with the bits it has alone: as many as let
+# every weight be read a few times less often, while scores and logits stay small.
+BLOCK_TOKENS = 32
 TRUNCATE_ORDER = (Code.SESSION_CLOSED, Code.FIELD_TYPE, Code.TRUNCATE_LENGTH_OUT_OF_RANGE)
 
 
@@ -138,7 +144,7 @@ class DecodeSession:
         return self.cache.work
 
     def prefill(self, ids: object) -> TokenOutput:
-        """Commit a prompt token by token into an empty cache; the last token's output.
+        """Commit a prompt into an empty cache; the last token's output.
 
         A failure after the checks empties the whole logical cache, counters included.
 
@@ -158,12 +164,12 @@ class DecodeSession:
             )
         prompt = self._bounded(flat, Code.PROMPT_TOKEN_OUT_OF_BOUNDS, "prompt")
         try:
-            outputs = [self._token(token, prefill=True) for token in prompt]
+            output = self._prompt(prompt)
             cache.prefill_complete = True
         except BaseException:
             cache.rewind(0, WorkCounters(), complete=False)
             raise
-        return outputs[-1]
+        return output
 
     def extend(self, ids: object) -> TokenOutput:
         """Commit more prompt tokens behind a finished prefill; the last token's output.
@@ -187,11 +193,10 @@ class DecodeSession:
         extension = self._bounded(flat, Code.EXTENSION_TOKEN_OUT_OF_BOUNDS, "extension")
         length, work = cache.length, cache.work
         try:
-            outputs = [self._token(token, prefill=True) for token in extension]
+            return self._prompt(extension)
         except BaseException:
             cache.rewind(length, work, complete=True)
             raise
-        return outputs[-1]
 
     def decode(self, id: int) -> TokenOutput:
         """Commit one token; its output.
@@ -199,12 +204,16 @@ class DecodeSession:
         Refuses: `DECODE_ORDER`, then the token's
         """
         self._check_open()
-        given = as_integers(id, what="token", bound=self._vocabulary)
-        if given.ndim:
-            raise ShapeRefusal(code=Code.TOKEN_RANK, what="token", expected=0, actual=given.ndim)
+        if type(id) is int:
+            token = id
+        else:
+            given = as_integers(id, what="token", bound=self._vocabulary)
+            if given.ndim:
+                code = Code.TOKEN_RANK
+                raise ShapeRefusal(code=code, what="token", expected=0, actual=given.ndim)
+            token = int(given[()])
         if not self.cache.prefill_complete:
             raise _needs_prefill(Code.DECODE_REQUIRES_PREFILL)
-        token = int(given[()])
         if not 0 <= token < self._vocabulary:
             raise IndexRefusal(
                 code=Code.DECODE_TOKEN_OUT_OF_BOUNDS,
@@ -283,20 +292,74 @@ class DecodeSession:
                 raise IndexRefusal(code=code, what=what, at=at, index=token, bound=self._vocabulary)
         return [int(token) for token in flat]
 
+    def _prompt(self, tokens: list[int]) -> TokenOutput:
+        """Every token committed in order, computed in blocks; the last one's output."""
+        outputs = []
+        for start in range(0, len(tokens), BLOCK_TOKENS):
+            outputs = self._block(tokens[start : start + BLOCK_TOKENS])
+        return outputs[-1]
+
+    def _block(self, tokens: list[int]) -> list[TokenOutput]:
+        """The last output of a block; where it is undecided, of its tokens one by one."""
+        if len(tokens) > 1:
+            rows = self._rows(tokens, self.cache.length)
+            if rows is not None:
+                return [self._commit_rows(rows)]
+        return [self._token(token, prefill=True) for token in tokens]
+
+    def _rows(self, tokens: Sequence[int], position: int) -> Rows | None:
+        """The rows on plain arrays, or None where the checked path must tell."""
+        with quiet_pass():
+            try:
+                return run_rows(self.decoder, tokens, self.cache.layers, position)
+            except (ValueError, Undecided):  # a part that does not fit, or a refusal
+                return None
+
+    def _commit_rows(self, rows: Rows) -> TokenOutput:
+        first = self.cache.length
+        for t, score_values in enumerate(rows.score_values):
+            tickets = [
+                layer.ticket(key[t], value[t], score_values, length=first + t)
+                for layer, key, value in zip(self.cache.layers, rows.keys, rows.values, strict=True)
+            ]
+            output = self._commit(tickets, rows.logits, prefill=True, tracked=False)
+        return output
+
     def _token(self, token: int, *, prefill: bool) -> TokenOutput:
         """One token: everything is computed, then checked, and only then written.
 
         Source: cache.md section 5
         """
+        position = self.cache.length
+        rows = self._rows((token,), position)
+        if rows is None:
+            logits, tracked, tickets = self._checked(token, position)
+        else:
+            logits, tracked = rows.logits, False
+            tickets = [
+                layer.ticket(key[0], value[0], rows.score_values[0], length=position)
+                for layer, key, value in zip(self.cache.layers, rows.keys, rows.values, strict=True)
+            ]
+        return self._commit(tickets, logits, prefill=prefill, tracked=tracked)
+
+    def _checked(self, token: int, position: int) -> tuple[Array, bool, list[Ticket]]:
+        """Logits [V], whether their tensor was tracked, and the tickets, with every refusal."""
         cache, decoder = self.cache, self.decoder
-        position = cache.length
         layout = SequenceLayout(
             lengths=_ids([1]), range_starts=_ids([[0]]), positions=_ids([[position]])
         )
         encoder = TextInputEncoder(decoder, _ids([[token]]), layout)
-        prepared = encoder.encode(NO_GRAD, decoder.backbone)
-        hidden, tickets = run_cached(decoder.backbone, prepared, cache.layers, position)
-        logits = decoder.head.forward(NO_GRAD, hidden)
+        with quiet_pass():
+            prepared = encoder.encode(NO_GRAD, decoder.backbone)
+            hidden, tickets = run_cached(decoder.backbone, prepared, cache.layers, position)
+            output = decoder.head.forward(NO_GRAD, hidden)
+        return output.value.reshape(-1).copy(), output.tracked, tickets
+
+    def _commit(
+        self, tickets: list[Ticket], logits: Array, *, prefill: bool, tracked: bool
+    ) -> TokenOutput:
+        """The output of a token whose tickets still hold, once they are written."""
+        cache, position = self.cache, self.cache.length
         self._check_tickets(tickets)
         score_values = sum(int(ticket.score_values) for ticket in tickets)
         work = cache.work.after_token(
@@ -304,11 +367,11 @@ class DecodeSession:
         )
         cache.commit(tickets, work)
         return TokenOutput(
-            logits=sealed(logits.value.reshape(-1).copy()),
+            logits=sealed(logits),
             position=position,
             length=cache.length,
             score_values=score_values,
-            tracked=logits.tracked,
+            tracked=tracked,
         )
 
     def _check_tickets(self, tickets: list[Ticket]) -> None:

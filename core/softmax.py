@@ -12,13 +12,20 @@ from .errors import Code, IndexRefusal, NumericRefusal, ShapeRefusal, check_equa
 from .floats import Array, Ids
 from .vjp import Contributions, Result, Shape, Vjp, check_axis, named
 
-__all__ = ["RowStatistics", "causal_softmax", "indexed_mean_nll", "indexed_sum_nll", "log_softmax"]
+__all__ = [
+    "RowStatistics",
+    "allowed_probabilities",
+    "causal_softmax",
+    "indexed_mean_nll",
+    "indexed_sum_nll",
+    "log_softmax",
+]
 
 
 class RowStatistics:
     """One row per group: maximum, exponentials, tail, log-sum over 1 (numerics.md section 7)."""
 
-    __slots__ = ("exponentials", "log_sum", "maximum", "shifted", "tail")
+    __slots__ = ("_log_sum", "exponentials", "maximum", "shifted", "tail")
 
     def __init__(self, rows: Array) -> None:  # [G, C], C >= 1
         self.maximum = rows.max(axis=1)
@@ -27,7 +34,18 @@ class RowStatistics:
         others = self.exponentials.copy()
         others[np.arange(len(rows)), (self.shifted == 0).argmax(axis=1)] = 0.0
         self.tail = floats.total(others, axis=1)
-        self.log_sum = floats.log1p(self.tail)
+        self._log_sum: Array | None = None
+
+    @property
+    def log_sum(self) -> Array:
+        """log1p of the tail, taken when first asked for."""
+        if self._log_sum is None:
+            self._log_sum = floats.log1p(self.tail)
+        return self._log_sum
+
+    @log_sum.setter
+    def log_sum(self, log_sum: Array) -> None:
+        self._log_sum = log_sum
 
     def probabilities(self) -> Array:
         """exp(z - m) / (1 + tail), every -0.0 made +0.0."""
@@ -226,14 +244,7 @@ def causal_softmax(
     starts, active = _checked_ranges(scores, range_starts, lengths)
     shape = scores.shape
     allowed = _allowed_keys(shape, starts, active)
-    maximum = np.where(allowed, scores, -np.inf).max(axis=-1, keepdims=True)
-    shifted = np.subtract(scores, maximum, out=np.full(shape, -np.inf), where=allowed)
-    exponentials = np.zeros(shape)
-    exponentials[allowed] = floats.exp(shifted[allowed])
-    others = exponentials.copy()
-    np.put_along_axis(others, (shifted == 0).argmax(axis=-1)[..., None], 0.0, axis=-1)
-    tail = floats.total(others, axis=len(shape) - 1, keep=True)
-    probabilities = floats.clean_zeros(exponentials / (1.0 + tail))
+    probabilities = allowed_probabilities(scores, allowed)
 
     def rule(upstream: Array) -> Contributions:
         keys = _allowed_keys(shape, starts, active)
@@ -243,6 +254,24 @@ def causal_softmax(
         return (floats.clean_zeros(probabilities * inner),)
 
     return probabilities, Vjp(rule, {"probabilities": probabilities})
+
+
+def allowed_probabilities(scores: Array, allowed: np.ndarray[Any, np.dtype[np.bool_]]) -> Array:
+    """Softmax of every row over its allowed keys alone, +0.0 at the others.
+
+    scores: [..., Q, K]; allowed: the same shape; a row that allows no key is all +0.0
+    Source: numerics.md section 12
+    """
+    shape = scores.shape
+    maximum = np.where(allowed, scores, -np.inf).max(axis=-1, keepdims=True)
+    shifted = np.subtract(scores, maximum, out=np.full(shape, -np.inf), where=allowed)
+    exponentials = np.zeros(shape)
+    exponentials[allowed] = floats.exp(shifted[allowed])
+    others = exponentials.copy()
+    first = (shifted == 0).argmax(axis=-1).reshape(-1)
+    others.reshape(-1, shape[-1])[np.arange(first.size), first] = 0.0
+    tail = floats.total(others, axis=len(shape) - 1, keep=True)
+    return floats.clean_zeros(exponentials / (1.0 + tail))
 
 
 def _checked_ranges(

@@ -10,7 +10,7 @@ from .records import ModelRecord, RunRecord
 _EXECUTED = (
     (Code.BACKEND, "backend", ("numpy",)),
     (Code.DEVICE, "device", ("cpu",)),
-    (Code.KERNEL, "kernel", ("ordered-f64",)),
+    (Code.KERNEL, "kernel", ("ordered-f64", "blas-f64")),
 )
 
 

@@ -10,11 +10,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .arrays import as_float64, as_values, first_non_finite, sealed
-from .backward import ReversePass, topology
+from .backward import topology
 from .errors import Code, NumericRefusal, RecordRefusal, StateRefusal, check_equal, check_kind
 from .floats import Array
 from .names import check_name
 from .trace import Trace, TraceEdge
+from .unfolding import committed
 
 __all__ = ["NO_GRAD", "RECORDING", "Binding", "Context", "Parameter", "Tensor", "constant"]
 
@@ -114,19 +115,17 @@ class Tensor:
             nothing is changed by a refused call)
         Source:  tape.md section 5, numerics_vjp.md section 1
         """
-        done = ReversePass(self, seed)
-        done.commit()
+        committed(self, seed)
         if not retain:
-            _release(done.topology)
+            _release(topology(self))
 
     def backward_with_trace(self, seed: object = None, *, retain: bool = True) -> Trace:
         """`backward`, with the record of that one committed pass. Refuses: as `backward`."""
         edges: list[TraceEdge] = []
-        done = ReversePass(self, seed, edges)
-        done.commit()
+        done = committed(self, seed, edges)
         nodes = done.described()
         if not retain:
-            _release(done.topology)
+            _release(topology(self))
         return Trace(seed=sealed(done.seed.copy()), retain=retain, nodes=nodes, edges=tuple(edges))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -309,12 +308,21 @@ class Context:
             numeric/not-real (a result that is no float64), numeric/non-finite-forward
         Source:  tape.md section 4
         """
-        check_kind(op, Callable, "operation")  # type: ignore[arg-type]
+        _check_operation(op)
         name: str = getattr(op, "op_name", getattr(op, "__name__", "operation"))
-        for operand, tensor in enumerate(tensors):
-            _check_operand(tensor, operand, name)
-        given, vjp = op(*[tensor._value for tensor in tensors], **arguments)
-        value = as_float64(np.asarray(given), what=f"{name} result")
+        values: list[Array] = []
+        revisions: list[int] = []
+        present, tracked = _Releases.count, False
+        for tensor in tensors:
+            if type(tensor) not in TENSORS or tensor._checked_at != present:
+                _check_operand(tensor, len(values), name)
+            values.append(tensor._value)
+            revisions.append(tensor._revision)
+            tracked = tracked or tensor.tracked
+        given, vjp = op(*values, **arguments)
+        value = given if type(given) is np.ndarray else np.asarray(given)
+        if value.dtype != np.float64:
+            value = as_float64(value, what=f"{name} result")
         bad = first_non_finite(value)
         if bad is not None:
             raise NumericRefusal(
@@ -327,14 +335,21 @@ class Context:
         result = Tensor(value, name)
         if self.recording:
             result._parents = tensors
-            result._read_revisions = tuple([tensor._revision for tensor in tensors])
+            result._read_revisions = tuple(revisions)
             result._vjp = vjp
-            result.tracked = any(tensor.tracked for tensor in tensors)
+            result.tracked = tracked
         return result
 
 
+TENSORS = (Tensor, Parameter)
 RECORDING = Context(recording=True)
 NO_GRAD = Context(recording=False)
+
+
+def _check_operation(op: object) -> None:
+    """Refuses: record/field-type"""
+    if not callable(op):
+        check_kind(op, Callable, "operation")  # type: ignore[arg-type]
 
 
 def _check_operand(tensor: object, operand: int, name: str) -> None:
@@ -374,7 +389,7 @@ def _release(nodes: list[Tensor]) -> None:
         if node.op not in LEAVES:
             node._parents = ()
             node._read_revisions = ()
-            node._vjp = None
+            node._vjp = getattr(node._vjp, "first", None)  # what is left of a fused node: a name
             node._released = True
         else:
             node._checked_at = _Releases.count

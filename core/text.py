@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from . import ops
+from . import fused, ops
 from .arrays import as_booleans, as_integers
 from .backbone import DecoderBackbone
 from .batches import PAD
@@ -27,15 +28,16 @@ from .errors import (
     check_kind,
     check_not_zero,
 )
-from .floats import Ids
+from .floats import FEW, Ids
 from .initial import SplitMix64
+from .kernels import ORDERED, Kernel
 from .layers import Embedding, RmsNorm
 from .layout import SequenceLayout
 from .names import check_distinct
 from .prepared import PreparedDecoderInput
 from .rope import RotaryTable
 from .tape import RECORDING, Context, Parameter, Tensor, reading_all
-from .vjp import Operation
+from .vjp import Operation, quiet_pass
 
 __all__ = [
     "LOSS_ORDER",
@@ -132,10 +134,16 @@ def check_tokens(
             code=Code.CONTEXT_LENGTH_EXCEEDED, what="ids", required=T, limit=config.max_positions
         )
     if layout is None:
-        return integers, SequenceLayout.full(B, T)
+        return integers, _ordinary(B, T)
     check_kind(layout, SequenceLayout, "layout")
     check_equal(Code.LAYOUT_SHAPE_MISMATCH, "ids", (B, T), layout.shape)
     return integers, layout
+
+
+@lru_cache(maxsize=32)
+def _ordinary(B: int, T: int) -> SequenceLayout:
+    """The layout of ordinary text: three small arrays that nobody can write."""
+    return SequenceLayout.full(B, T)
 
 
 def check_token_ids(
@@ -147,6 +155,9 @@ def check_token_ids(
         index/token-id-out-of-bounds
     """
     flat = integers.reshape(-1)
+    V = config.vocabulary_size
+    if layout.is_full and _all_below(flat, V):
+        return flat.astype(np.int64)
     active = np.zeros(flat.shape, dtype=bool)
     active[layout.active_cells()] = True
     strange = ~active & (flat != PAD)
@@ -159,7 +170,6 @@ def check_token_ids(
         raise NumericRefusal(
             code=Code.ZERO_EPSILON_WITH_PADDING, what="ids", at=int(active.argmin()), value=0.0
         )
-    V = config.vocabulary_size
     outside = active & ((flat < 0) | (flat >= V))
     if outside.any():
         at = int(outside.argmax())
@@ -167,6 +177,14 @@ def check_token_ids(
             code=Code.TOKEN_ID_OUT_OF_BOUNDS, what="ids", at=at, index=int(flat[at]), bound=V
         )
     return flat[active].astype(np.int64)
+
+
+def _all_below(integers: np.ndarray[Any, Any], bound: int) -> bool:
+    """0 or more and below the bound, every one; a few are looked at as Python integers."""
+    if integers.size <= FEW:
+        listed = integers.tolist()
+        return bool(min(listed) >= 0 and max(listed) < bound)
+    return bool(integers.min() >= 0 and integers.max() < bound)
 
 
 def _embed(table: Parameter, cells: Ids, layout: SequenceLayout, context: Context) -> Tensor:
@@ -184,24 +202,36 @@ class TextOutputHead:
 
     A detached table gives the same numbers without a gradient path to the table.
 
+    kernel: of the fused form; None runs the steps one by one
+
     Refuses: record/field-type, shape/table-rank
     Source:  inputs.md section 5
     """
 
-    __slots__ = ("table",)
+    __slots__ = ("kernel", "table")
 
-    def __init__(self, table: Tensor) -> None:
+    def __init__(self, table: Tensor, *, kernel: Kernel | None = None) -> None:
         check_kind(table, Tensor, "head table")
         check_equal(Code.TABLE_RANK, "head", 2, len(table.shape))
+        check_kind(kernel, (Kernel, type(None)), "kernel")
         self.table = table
+        self.kernel = kernel
 
     def forward(self, context: Context, hidden: Tensor) -> Tensor:
         """hidden: [B, T, D]. Returns: [B, T, V]. Refuses: record/field-type, matmul's"""
         check_kind(context, Context, "context")
-        with at_stage("transpose_tied_weight"):
-            columns = context.apply(ops.transpose, self.table, axes=(0, 1))
-        with at_stage("project_vocabulary"):
-            return context.apply(ops.matmul, hidden, columns)
+        table, kernel = self.table, self.kernel
+
+        def steps(hidden: Tensor, table: Tensor) -> Tensor:
+            with at_stage("transpose_tied_weight"):
+                columns = context.apply(ops.transpose, table, axes=(0, 1))
+            with at_stage("project_vocabulary"):
+                return context.apply(ops.matmul, hidden, columns)
+
+        shape: tuple[int, ...] = getattr(hidden, "shape", ())
+        if kernel is None or len(shape) != 3 or shape[2] != table.shape[1]:
+            return steps(hidden, table)
+        return fused.either(context, fused.tied_head, hidden, table, steps=steps, kernel=kernel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -216,6 +246,7 @@ class DecoderOutput:
 class Decoder:
     """A decoder-only transformer with one table for lookup and head.
 
+    kernel: of the fused operations; None runs every step by itself
     Refuses: record/field-type, then its parts' in draw order; a refusal keeps `rng`
     Source:  layers.md section 11
     """
@@ -228,9 +259,12 @@ class Decoder:
     head: TextOutputHead
     parameters: Mapping[str, Parameter]
 
-    def __init__(self, config: DecoderConfig, rng: SplitMix64) -> None:
+    def __init__(
+        self, config: DecoderConfig, rng: SplitMix64, *, kernel: Kernel | None = ORDERED
+    ) -> None:
         check_kind(config, DecoderConfig, "config")
         check_kind(rng, SplitMix64, "rng")
+        check_kind(kernel, (Kernel, type(None)), "kernel")
         draft = rng.copy()
         embedding = Embedding.new(
             "token_embedding.weight", config.vocabulary_size, config.model_width, draft
@@ -244,7 +278,7 @@ class Decoder:
             for i in range(config.layers)
         ]
         final_norm = RmsNorm.new("final_norm.gain", config.model_width, config.rms_epsilon)
-        self._assemble(config, embedding, blocks, final_norm)
+        self._assemble(config, embedding, blocks, final_norm, kernel)
         rng.state = draft.state
 
     @classmethod
@@ -254,6 +288,8 @@ class Decoder:
         embedding: Embedding,
         blocks: Sequence[DecoderBlock],
         final_norm: RmsNorm,
+        *,
+        kernel: Kernel | None = ORDERED,
     ) -> Decoder:
         """A decoder over existing layers; the same nodes.
 
@@ -266,12 +302,16 @@ class Decoder:
         check_kind(embedding, Embedding, "embedding")
         check_kind(blocks, Sequence, "blocks")
         decoder = cls.__new__(cls)
-        decoder._assemble(config, embedding, blocks, final_norm)
+        decoder._assemble(config, embedding, blocks, final_norm, kernel)
         return decoder
 
     @classmethod
     def from_parameters(
-        cls, config: DecoderConfig, parameters: Mapping[str, Parameter] | Iterable[Parameter]
+        cls,
+        config: DecoderConfig,
+        parameters: Mapping[str, Parameter] | Iterable[Parameter],
+        *,
+        kernel: Kernel | None = ORDERED,
     ) -> Decoder:
         """A decoder over 9 L + 2 existing parameters in stable order; the same nodes.
 
@@ -289,7 +329,7 @@ class Decoder:
             for i in range(config.layers)
         ]
         final_norm = RmsNorm.from_gain(given[-1], config.rms_epsilon)
-        return cls.from_parts(config, embedding, blocks, final_norm)
+        return cls.from_parts(config, embedding, blocks, final_norm, kernel=kernel)
 
     def _assemble(
         self,
@@ -297,6 +337,7 @@ class Decoder:
         embedding: Embedding,
         blocks: Sequence[DecoderBlock],
         final_norm: RmsNorm,
+        kernel: Kernel | None,
     ) -> None:
         V, D = embedding.table.shape
         sizes = (
@@ -306,7 +347,7 @@ class Decoder:
         )
         for code, expected, actual in sizes:
             check_equal(code, "decoder", expected, actual)
-        backbone = DecoderBackbone(config.block_config, blocks, final_norm)
+        backbone = DecoderBackbone(config.block_config, blocks, final_norm, kernel=kernel)
         ordered = [embedding.table, *backbone.parameters]
         # A bias somewhere shifts the names behind it.
         _check_names(config.parameter_names(), ordered)
@@ -315,12 +356,18 @@ class Decoder:
         self.config = config
         self.embedding = embedding
         self.backbone = backbone
-        self.head = TextOutputHead(embedding.table)
+        self.head = TextOutputHead(embedding.table, kernel=kernel)
         self.parameters = MappingProxyType({p.name: p for p in ordered})
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy or pickle is a decoder over copies, tied like this one, admitted by nobody."""
-        return Decoder.from_parameters, (self.config, list(self.parameters.values()))
+        make = partial(Decoder.from_parameters, kernel=self.kernel)
+        return make, (self.config, list(self.parameters.values()))
+
+    @property
+    def kernel(self) -> Kernel | None:
+        """The primitives of its fused operations."""
+        return self.backbone.kernel
 
     @property
     def table(self) -> Parameter:
@@ -335,10 +382,10 @@ class Decoder:
         ids: integers [B, T], -1 in inactive cells
         Refuses: `TOKEN_ORDER`, `PREPARED_ORDER`, then the layers' in data-flow order
         """
-        with reading_all(list(self.parameters.values())):
+        with quiet_pass(), reading_all(list(self.parameters.values())):
             encoder = TextInputEncoder(self, ids, layout)
             prepared = encoder.encode(context, self.backbone)
-            hidden = self.backbone.forward(prepared).hidden
+            hidden = self.backbone.hidden(prepared)
             logits = self.head.forward(context, hidden)
         return DecoderOutput(embeddings=prepared.embeddings, hidden=hidden, logits=logits)
 
@@ -389,13 +436,28 @@ class Decoder:
         cells, chosen = check_targets(self.config, targets, checked, valid)
         logits = self.forward(ids, layout=layout, context=context).logits
         B, T, V = logits.shape
-        if len(cells) == B * T:
+        every = len(cells) == B * T
+
+        def steps(logits: Tensor) -> Tensor:
+            if every:
+                with at_stage("indexed_loss"):
+                    return context.apply(operation, logits, axis=2, targets=chosen)
+            flat = context.apply(ops.reshape, logits, shape=(B * T, V))
+            rows = context.apply(ops.checked_rows, flat, selectors=cells)
             with at_stage("indexed_loss"):
-                return context.apply(operation, logits, axis=2, targets=chosen)
-        flat = context.apply(ops.reshape, logits, shape=(B * T, V))
-        rows = context.apply(ops.checked_rows, flat, selectors=cells)
-        with at_stage("indexed_loss"):
-            return context.apply(operation, rows, axis=1, targets=chosen)
+                return context.apply(operation, rows, axis=1, targets=chosen)
+
+        if self.kernel is None or operation is not ops.indexed_mean_nll:
+            return steps(logits)
+        return fused.either(
+            context,
+            fused.mean_nll,
+            logits,
+            steps=steps,
+            cells=None if every else cells,
+            targets=chosen,
+            kernel=self.kernel,
+        )
 
 
 def check_targets(
@@ -411,9 +473,11 @@ def check_targets(
     V, shape = config.vocabulary_size, layout.shape
     given = as_integers(targets, what="targets", bound=V)
     check_equal(Code.TARGET_COUNT_MISMATCH, "targets", shape, given.shape)
+    flat = given.reshape(-1)
+    if valid is None and layout.is_full and _all_below(flat, V):
+        return np.arange(flat.size), flat.astype(np.int64)
     eligible = _eligible(layout, valid)
     cells = np.flatnonzero(eligible)
-    flat = given.reshape(-1)
     outside = eligible & ((flat < 0) | (flat >= V))
     if outside.any():
         at = int(outside.argmax())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeAlias
 
@@ -22,11 +24,39 @@ __all__ = [
     "broadcast_shape",
     "check_axis",
     "check_element_count",
+    "is_quiet",
     "named",
+    "quiet_pass",
 ]
 
 Shape: TypeAlias = tuple[int, ...]
 Contributions: TypeAlias = tuple[Array, ...]
+
+
+class _Thread(threading.local):
+    """Whether this thread is inside `quiet_pass`."""
+
+    quiet = False
+
+
+_THREAD = _Thread()
+
+
+@contextmanager
+def quiet_pass() -> Iterator[None]:
+    """While open, no operation or reverse rule warns of an overflow, or pays for saying so."""
+    before = _THREAD.quiet
+    with np.errstate(all="ignore"):
+        _THREAD.quiet = True
+        try:
+            yield
+        finally:
+            _THREAD.quiet = before
+
+
+def is_quiet() -> bool:
+    """True inside `quiet_pass`."""
+    return _THREAD.quiet
 
 
 class Vjp:
@@ -45,23 +75,41 @@ class Vjp:
 
     def __call__(self, upstream: Array) -> Contributions:
         """The contribution to every operand, in operand order."""
-        with np.errstate(all="ignore"):
-            return tuple(np.asarray(part) for part in self.rule(upstream))
+        if _THREAD.quiet:
+            parts = tuple(self.rule(upstream))
+        else:
+            with np.errstate(all="ignore"):
+                parts = tuple(self.rule(upstream))
+        for part in parts:
+            if type(part) is not np.ndarray:
+                return tuple([np.asarray(part) for part in parts])
+        return parts
 
 
 Result: TypeAlias = tuple[Array, Vjp]
 Operation: TypeAlias = Callable[..., Result]
 
 
-def named(op_name: str) -> Callable[[Operation], Operation]:
-    """Give an operation the name that traces and refusals show."""
+def named(op_name: str, *, rounds: bool = True) -> Callable[[Operation], Operation]:
+    """Give an operation the name that traces and refusals show.
+
+    rounds: False where values are only moved, so that nothing can overflow
+    """
+
+    what = f"{op_name} operand"
 
     def name(operation: Operation) -> Operation:
         @wraps(operation)
         def quiet(*operands: Array, **arguments: Any) -> Result:
-            operands = tuple(as_float64(x, what=f"{op_name} operand") for x in operands)
-            with np.errstate(all="ignore"):  # overflow is the finite rule's business
+            for x in operands:
+                if type(x) is not np.ndarray or x.dtype != np.float64:
+                    operands = tuple([as_float64(x, what=what) for x in operands])
+                    break
+            if not rounds or _THREAD.quiet:
                 value, vjp = operation(*operands, **arguments)
+            else:
+                with np.errstate(all="ignore"):  # overflow is the finite rule's business
+                    value, vjp = operation(*operands, **arguments)
             return np.asarray(value), vjp
 
         quiet.op_name = op_name  # type: ignore[attr-defined]
@@ -76,6 +124,9 @@ def broadcast_shape(left: Shape, right: Shape, *, what: str) -> Shape:
     Refuses: shape/incompatible-broadcast (leftmost axis of the output first),
         capacity/size-overflow
     """
+    if left == right:
+        check_element_count(left, what=what)
+        return left
     rank = max(len(left), len(right))
     lefts = (1,) * (rank - len(left)) + left
     rights = (1,) * (rank - len(right)) + right
@@ -113,6 +164,12 @@ def as_shape(shape: object, *, what: str) -> Shape:
 
     Refuses: shape/ragged-ids, index/not-an-integer, record/field-range
     """
+    if type(shape) is tuple and len(shape) <= MAX_RANK:
+        for size in shape:
+            if type(size) is not int or not 0 <= size < 2**63:
+                break
+        else:
+            return shape
     sizes = as_integers(shape, what=f"{what} shape")
     if sizes.ndim != 1 or (sizes < 0).any() or sizes.size > MAX_RANK:
         raise RecordRefusal(
@@ -129,6 +186,8 @@ def check_axis(axis: object, *, rank: int, what: str) -> int:
 
     Refuses: shape/ragged-ids, index/not-an-integer, index/axis-out-of-bounds
     """
+    if type(axis) is int and 0 <= axis < rank:
+        return axis
     given = as_integers(axis, what=f"{what} axis", bound=rank)
     if given.ndim:
         raise not_an_integer(axis, 0, f"{what} axis", rank)

@@ -8,32 +8,22 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import derive, judge, load, run, run_scalar, write
+from . import derive, judge, load, pins, run, run_scalar, staged, write
+from .figures import Figures, figures_in
+from .finding import Finding
 from .load import Case, Object
 
 __all__ = ["Finding", "Report", "check", "check_files", "first_operation"]
 
 Progress = Callable[[str], None]
-# Cases that show single operations, in the order in which a decoder uses them.
-SINGLE = ("generator", "function", "rotary-table", "operation")
+# Cases that show single operations and layers, in the order in which a decoder uses them.
+SINGLE = ("generator", "function", "rotary-table", "operation", "layer")
+LAYERS = ("softmax", *derive.LAYERS)
 BLOCK_REVERSE = (
     "ffn.down.weight", "ffn.up.weight", "ffn.gate.weight", "ffn_norm.gain",
     "attention.output.weight", "attention.value.weight", "attention.key.weight",
     "attention.query.weight", "attention_norm.gain",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What is wrong with a case or a file, by which witness."""
-
-    by: str
-    at: str
-    what: str
-    case: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.at}: {self.what} ({self.by})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +35,11 @@ class Report:
     findings: tuple[Finding, ...]
     first: str = ""
     counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def unreadable(self) -> Finding | None:
+        """The first file that is not of its form, or None."""
+        return next((finding for finding in self.findings if finding.by == "format"), None)
 
     @property
     def holds(self) -> bool:
@@ -69,7 +64,8 @@ def check(
     subjects: which files, by default all
     """
     place = root or load.folder()
-    findings = list(check_files(place))
+    findings = [*check_files(place), *pins.findings(place)]
+    held_figures = _figures(place.parent, findings)
     chosen = tuple(subjects) or load.subjects(place)
     cases, apart = [], []
     for subject in chosen:
@@ -82,9 +78,9 @@ def check(
         if scalar and subject in derive.SUBJECTS:
             findings += against(derive.derived(subject), held)
         elif scalar:
-            findings += [finding for case in held for finding in _by_scalar(case)]
+            findings += [f for case in held for f in _by_scalar(case, held_figures)]
         if core:
-            apart += [(case, d) for case in held for d in against_core(case)]
+            apart += [(case, d) for case in held for d in against_core(case, held_figures)]
     findings += [
         Finding(by="core", at=_at(case), what=str(difference), case=case.id)
         for case, difference in apart
@@ -98,14 +94,27 @@ def check(
     )
 
 
-def against_core(case: Case) -> list[judge.Difference]:
-    """What the core does otherwise than the case expects."""
+def _figures(folder: Path, findings: list[Finding]) -> Figures | None:
+    """The figures that the cases speak of; where they cannot be read that is a finding."""
     try:
-        found = run.outcome(case)
-    except Exception as fault:  # noqa: BLE001 - a broken core may fail in any way
+        return figures_in(folder)
+    except ValueError as fault:
+        at, _, what = str(fault).partition(": ")
+        findings.append(Finding(by="format", at=f"../{at}", what=what))
+        return None
+
+
+def against_core(case: Case, held: Figures | None = None) -> list[judge.Difference]:
+    """What the core does otherwise than the case expects."""
+    return _against(case, lambda: run.outcome(case, held))
+
+
+def _against(case: Case, answer: Callable[[], Object]) -> list[judge.Difference]:
+    try:
+        return judge.differences(case, answer())
+    except Exception as fault:  # noqa: BLE001 - a broken decoder may fail in any way
         return [judge.Difference(path="expect", expected="an outcome",
                                  found=f"{type(fault).__name__}: {fault}")]  # fmt: skip
-    return judge.differences(case, found)
 
 
 def _version(place: Path) -> int:
@@ -123,9 +132,12 @@ def check_files(place: Path) -> Iterator[Finding]:
     try:
         manifest = load.manifest(place)
     except ValueError as fault:
-        yield Finding(by="manifest", at=load.MANIFEST, what=str(fault))
+        at, _, what = str(fault).partition(": ")
+        yield Finding(by="format", at=at, what=what)
         return
     found: dict[str, str] = {}
+    if left := staged.told(place):
+        yield Finding(by="manifest", at=staged.FOLDER, what=f"the last acceptance {left}")
     for subject in load.subjects(place):
         try:
             held = load.read(subject, root=place)
@@ -134,7 +146,7 @@ def check_files(place: Path) -> Iterator[Finding]:
             yield Finding(by="format", at=at, what=what)
             found.update({i: "" for i in manifest["cases"] if i.startswith(f"{subject}/")})
             continue
-        found.update({case.id: load.case_digest(case) for case in held})
+        found.update({case.id: load.entry(case) for case in held})
         yield from _changed(subject, held, manifest)
     for identifier in manifest["cases"]:
         if identifier not in found:
@@ -147,8 +159,10 @@ def check_files(place: Path) -> Iterator[Finding]:
 def _changed(subject: str, held: list[Case], manifest: Object) -> Iterator[Finding]:
     for i, case in enumerate(held):
         known = manifest["cases"].get(case.id)
-        if known != load.case_digest(case):
+        if known != load.entry(case):
             what = "is in no manifest" if known is None else "was changed by hand"
+            if known and known.partition(" ")[0] != case.origin:
+                what = f"is {known.partition(' ')[0]} in the manifest, not {case.origin}"
             yield Finding(by="manifest", at=f"{subject}.json: cases[{i}]", what=f"{case.id} {what}",
                           case=case.id)  # fmt: skip
 
@@ -203,10 +217,10 @@ def _stem(difference: judge.Difference) -> str:
     return difference.path.partition(".shape")[0].rpartition("[")[0] or difference.path
 
 
-def _by_scalar(case: Case) -> Iterator[Finding]:
+def _by_scalar(case: Case, held: Figures | None) -> Iterator[Finding]:
     """A published case by the scalar decoder, which refuses nothing."""
     if case.kind in run_scalar.KINDS and case.refusal is None:
-        for difference in judge.differences(case, run_scalar.KINDS[case.kind](case)):
+        for difference in _against(case, lambda: run_scalar.outcome(case, held)):
             yield Finding(by="scalar", at=_at(case), what=str(difference), case=case.id)
 
 
@@ -226,9 +240,9 @@ def _rank(case: Case, difference: judge.Difference) -> tuple[int, int, int]:
     """Single operations, then stages, then results, then the reverse order of gradients."""
     order = list(derive.OPERATIONS)
     if case.kind in SINGLE:
-        backwards = "contributions" in difference.path
+        backwards = "contributions" in difference.path or ".gradients." in difference.path
         op = case.setup.get("op", "")
-        place = order.index(op) if op in order else -1
+        place = order.index(op) if op in order else _part(case, difference)
         return SINGLE.index(case.kind), int(backwards), place
     if ".stages." in difference.path:
         stages = list(case.expect["stages"])
@@ -240,6 +254,16 @@ def _rank(case: Case, difference: judge.Difference) -> tuple[int, int, int]:
     return (11, 0, 0) if case.kind == "decoder" else (13, 0, 0)
 
 
+def _part(case: Case, difference: judge.Difference) -> int:
+    """Of a layer: where it stands among the layers, then where its part is computed in it."""
+    if case.kind != "layer":
+        return -1
+    name = difference.path.partition(".values.")[2].partition("[")[0]
+    parts, layer = list(case.expect.get("values", {})), case.setup["layer"]
+    place = LAYERS.index(layer) if layer in LAYERS else len(LAYERS)
+    return 100 * place + (parts.index(name) if name in parts else 0)
+
+
 def _block(name: str) -> int:
     found = re.match(r"blocks\.(\d+)\.", name)
     return int(found[1]) if found else 10**6
@@ -249,7 +273,8 @@ def _reverse(name: str) -> tuple[int, int]:
     """Where a parameter's gradient stands in the reverse pass."""
     layer = _block(name)
     if layer < 10**6:
-        return -layer, BLOCK_REVERSE.index(name.split(".", 2)[2])
+        part = name.split(".", 2)[2]
+        return -layer, BLOCK_REVERSE.index(part) if part in BLOCK_REVERSE else len(BLOCK_REVERSE)
     return {"head": (-(10**6), 0), "final_norm.gain": (-(10**6), 1), "lookup": (1, 0)}.get(
         name, (2, 0)
     )
@@ -268,6 +293,11 @@ def _named(case: Case, difference: judge.Difference) -> str:
         part = re.search(r"contributions\[(\d+)\]", difference.path)
         what = f"the contribution to operand {part[1]}" if part else "the value"
         return f"{case.setup['op']}: {what}{where}"
+    if case.kind == "layer":
+        part = re.match(r"expect\.(values|gradients)\.(\w+)", difference.path)
+        what = f"the gradient of {part[2]}" if part and part[1] == "gradients" else "the output"
+        what = f"the part {part[2]}" if part and part[1] == "values" else what
+        return f"{case.setup['layer']}: {what}{where}"
     if case.kind == "function":
         return f"{case.setup['name']}: the elementary function{where}"
     if ".stages." in difference.path:

@@ -27,7 +27,12 @@ from .figures import ConfigFigure, Run, digest, figures, from_bits, to_bits
 __all__ = ["add_export_arguments", "export", "pack", "run_export"]
 
 FORMAT = "logitproof-pack-v1"
-BESIDE = ("FORMAT.md", "figures-v1.json", "schema-v1.json")  # what explains the cases
+BESIDE = (
+    "FORMAT.md",
+    "figure-index-v1.json",
+    "figures-v1.json",
+    "schema-v1.json",
+)  # what explains the cases
 MANIFEST = "manifest.json"
 READER = "check_matmul.c"
 README = """\
@@ -43,7 +48,8 @@ runs/ID.safetensors      what must come out: `logits` [B,T,V], `losses` of each 
 weights/MODEL.safetensors  the parameters by name; a matrix is [in,out], y = x W
 cases/SUBJECT.json       every golden case, also of layouts, sessions, records, tokens, refusals;
                          cases/FORMAT.md explains them
-operations.txt           those of single operations, as lines of text; its head explains them
+operations.txt           those of single operations, as lines of text; its head explains the lines
+                         and defines every operation: equation, shapes, order of additions
 check_matmul.c           reads that file in C99 and compares the bits of one operation
 
 Every float is binary64 and every expectation is meant bit for bit, unless the strength of a case

@@ -7,6 +7,7 @@ from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from hashlib import sha256
 from importlib import resources
+from pathlib import Path
 from typing import Any, TypeVar
 
 __all__ = [
@@ -234,9 +235,27 @@ def figures() -> Figures:
     return parse(_bytes().decode("ascii"))
 
 
+def figures_in(folder: Path) -> Figures:
+    """The content of the file of this name in another folder.
+
+    Raises ValueError where it cannot be read, or is not exactly of this form.
+    """
+    try:
+        return parse((folder / FILE).read_bytes().decode("ascii"))
+    except OSError as fault:
+        raise ValueError(f"{FILE}: {fault.strerror or fault}") from None
+    except ValueError as fault:
+        raise ValueError(f"{FILE}: {fault}") from None
+
+
 def parse(text: str) -> Figures:
     """Figures from JSON text: no key unknown, missing or twice, every value of its type."""
-    raw = json.loads(text, object_pairs_hook=_unique, parse_float=_refuse, parse_constant=_refuse)
+    try:
+        raw = json.loads(
+            text, object_pairs_hook=_unique, parse_float=_refuse, parse_constant=_refuse
+        )
+    except RecursionError:
+        raise ValueError("brackets are nested too deeply") from None
     if not isinstance(raw, dict) or raw.pop("format", None) != FORMAT:
         raise ValueError(f"not a file of format {FORMAT}")
     probes = raw.pop("c_library_probes", None)
@@ -244,11 +263,16 @@ def parse(text: str) -> Figures:
         raise ValueError("c_library_probes: source and probes are wanted")
     raw["probes"] = probes["probes"]
     _check_keys(Figures, raw, "figures")
-    runs = [_record(Run, item, f"runs[{i}]") for i, item in enumerate(raw["runs"])]
+    runs = _records(Run, raw["runs"], "runs")
+    if not isinstance(raw["configs"], dict):
+        raise ValueError("configs: an object is wanted")
     configs = {
         name: _record(ConfigFigure, item, f"configs.{name}")
         for name, item in raw["configs"].items()
     }
+    for i, run in enumerate(runs):
+        if run.config not in configs:
+            raise ValueError(f"runs[{i}].config: {run.config!r:.60} is no config")
     return Figures(
         configs=configs,
         runs={run.id: run for run in runs},
@@ -278,11 +302,15 @@ def _refuse(token: str) -> None:
     raise ValueError(f"{token}: floats are written as 16 hex digits")
 
 
-def _records(kind: type[T], items: list[dict[str, Any]], what: str) -> list[T]:
+def _records(kind: type[T], items: Any, what: str) -> list[T]:
+    if not isinstance(items, list):
+        raise ValueError(f"{what}: a list is wanted")
     return [_record(kind, item, f"{what}[{i}]") for i, item in enumerate(items)]
 
 
-def _record(kind: type[T], item: dict[str, Any], what: str) -> T:
+def _record(kind: type[T], item: Any, what: str) -> T:
+    if not isinstance(item, dict):
+        raise ValueError(f"{what}: an object is wanted")
     _check_keys(kind, item, what)
     for name, value in item.items():
         _check_value(kind.__annotations__[name], value, f"{what}.{name}")

@@ -133,14 +133,23 @@ def _bounded(case: Case, found: Object, name: str) -> Iterator[Difference]:
     if "refusal" in found:
         yield Difference(path=name, expected="values", found=found["refusal"]["code"])
         return
-    truth, limits = case.expect.get("true", {}), case.expect.get("bound", {})
-    for key, true in truth.items():
-        trues, theirs = (v if isinstance(v, list) else [v] for v in (true, found[key]))
-        bounds = limits.get(key, [None] * len(trues))
-        bounds = bounds if isinstance(bounds, list) else [bounds]
-        for k, (t, f, b) in enumerate(zip(trues, theirs, bounds, strict=True)):
-            path = f"{name}.{key}[{k}]" if isinstance(true, list) else f"{name}.{key}"
-            yield from _cells_out(case, t, f, b, path)
+    yield from _beyond(case, case.expect["true"], found, case.expect.get("bound"), name)
+
+
+def _beyond(case: Case, truth: Any, found: Any, limit: Any, path: str) -> Iterator[Difference]:
+    """Arrays, objects of arrays and lists of them, as they are nested in the truth."""
+    if isinstance(truth, dict) and "hi" in truth and isinstance(found, dict) and "f64" in found:
+        yield from _cells_out(case, truth, found, limit, path)
+    elif isinstance(truth, dict) and "hi" not in truth and isinstance(found, dict):
+        for key, true in truth.items():
+            inner = limit[key] if isinstance(limit, dict) else None
+            yield from _beyond(case, true, found.get(key), inner, f"{path}.{key}")
+    elif isinstance(truth, list) and isinstance(found, list) and len(truth) == len(found):
+        for k, (true, one) in enumerate(zip(truth, found, strict=True)):
+            inner = limit[k] if isinstance(limit, list) else None
+            yield from _beyond(case, true, one, inner, f"{path}[{k}]")
+    else:
+        yield Difference(path=path, expected=shown(truth), found=shown(found))
 
 
 def _cells_out(

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
+
+from .kinds import KINDS, Object, check_form, check_keys
 
 __all__ = [
     "KINDS",
@@ -18,12 +20,15 @@ __all__ = [
     "Case",
     "Object",
     "case_digest",
+    "entry",
     "cells",
+    "check_keys",
     "flags",
     "folder",
     "manifest",
     "parse",
     "read",
+    "read_one",
     "subjects",
     "unique_json",
     "walk",
@@ -31,51 +36,22 @@ __all__ = [
 
 FORMAT = "logitproof-cases-v1"
 FLAGS_FORMAT = "logitproof-flags-v1"
-MANIFEST_FORMAT = "logitproof-manifest-v1"
+MANIFEST_FORMAT = "logitproof-manifest-v2"
 DATA = "cases-v1"
+DEEPEST = 64  # brackets inside brackets
 FLAGS, MANIFEST = "flags.json", "manifest.json"
 
 ORIGINS = ("published", "derived", "worked")
 STRENGTHS = ("exact", "ulps", "bound")
 
-# Kind -> what setup, input and expect hold; "?" marks what may be missing.
-KINDS = {
-    "function": ("name base?", "arguments", "value true?"),
-    "operation": ("op", "operands arguments upstream?", "value? contributions? true? bound? ulps?"),
-    "generator": ("draws", "seed count? fan_in? fan_out? config?", "words? uniforms? matrix? "
-                  "final_state? parameters_digest?"),
-    "rotary-table": ("width capacity base", "", "frequencies cosines sines"),
-    "layout": ("form", "lengths? segments? rows? tokens? arrays?",
-               "lengths? range_starts? positions?"),
-    "config": ("of", "fields", ""),
-    "decoder": ("config weights? seed?", "ids targets? layout? valid? sum?",
-                "logits? loss? loss_sum? gradients? lookup? head? stages? true? bound? ulps?"),
-    "session": ("config weights? seed?", "script", "logits? positions? length? work?"),
-    "decode-chain": ("config weights", "first steps", "digest"),
-    "update-chain": ("config weights", "ids targets factor steps", "digest"),
-    "record": ("record", "fields? text?", "text? sha256?"),
-    "identity": ("", "domain? fields? text?", "text? sha256?"),
-    "construction": ("scale run", "seed how?", "sha256 final_state"),
-    "census": ("scale?", "fields? rows?", "groups? totals? kv_bytes? macs?"),
-    "traffic": ("scale run", "run_fields width", "facts"),
-    "liveness": ("", "events", "resident_peak workspace combined_peak"),
-    "ledger": ("of", "elements? entries? scale?", "total"),
-    "plan": ("scale run", "model_fields run_fields mode?", "admissible reasons"),
-    "foreign-config": ("", "text", "sha256"),
-    "tokenizer": ("merges call", "argument", "result? passes? vocabulary_size?"),
-    "learned-merges": ("", "sequences rounds", "merges"),
-    "boundary": ("boundary fault", "", ""),
-    "figure": ("section id?", "", "fields"),
-}  # fmt: skip
-
 _CASE = ("id", "origin", "source", "why", "flags", "strength", "setup", "input", "expect")
 _IDENTIFIER = re.compile(r"[a-z0-9-]+/[a-z0-9-]+")
+_ENTRY = re.compile(r"(published|derived|worked) [0-9a-f]{64}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _WORD = re.compile(r"[0-9a-f]{16}")
 _WORDS = ("nan", "inf", "infinity")  # no value is spelled so; a fault may be called so
 _LEAVES = {"f64", "hi", "lo", "i64"}
 _ARRAY_FORMS = ({"shape", "f64"}, {"shape", "hi", "lo"}, {"shape", "i64"})
-
-Object: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,29 +115,39 @@ def read(*chosen: str, root: Path | None = None) -> list[Case]:
     cases: list[Case] = []
     for subject in chosen or subjects(place):
         name = f"{subject}.json"
-        found = parse(_text(place / name), name)
+        found = read_one(place, subject)
         for i, case in enumerate(found):
             unknown = sorted(set(case.flags) - set(known))
-            if case.subject != subject or unknown:
-                wrong = f"unknown flags {unknown}" if unknown else f"the id {case.id} of elsewhere"
-                raise ValueError(f"{name}: cases[{i}]: {wrong}")
+            if unknown:
+                raise ValueError(f"{name}: cases[{i}].flags: unknown {', '.join(unknown)}")
         cases += found
     return cases
 
 
-def parse(text: str, name: str = "cases") -> list[Case]:
-    """The cases of one file's text."""
+def read_one(place: Path, subject: str) -> list[Case]:
+    """The cases of one file, its flags not asked for."""
+    return parse(_text(place / f"{subject}.json"), f"{subject}.json")
+
+
+def parse(text: str, name: str) -> list[Case]:
+    """The cases of one file's text; its name, without an ending or with it, is its subject."""
     held = unique_json(text, name)
-    _check_keys(held, ("format", "subject", "cases"), name)
+    check_keys(held, ("format", "subject", "cases"), name)
     if held["format"] != FORMAT:
         raise ValueError(f"{name}: format: {FORMAT} is wanted, not {held['format']!r}")
+    subject = name.removesuffix(".json")
+    if held["subject"] != subject:
+        raise ValueError(f"{name}: subject: {subject} is wanted, not {held['subject']!r:.60}")
     if not isinstance(held["cases"], list):
         raise ValueError(f"{name}: cases: a list is wanted")
     found = [_case(item, f"{name}: cases[{i}]") for i, item in enumerate(held["cases"])]
-    ids = [case.id for case in found]
-    for i, identifier in enumerate(ids):
-        if identifier in ids[:i]:
-            raise ValueError(f"{name}: cases[{i}].id: {identifier} occurs twice")
+    seen: set[str] = set()
+    for i, case in enumerate(found):
+        if case.subject != subject:
+            raise ValueError(f"{name}: cases[{i}].id: {case.id} belongs elsewhere")
+        if case.id in seen:
+            raise ValueError(f"{name}: cases[{i}].id: {case.id} occurs twice")
+        seen.add(case.id)
     return found
 
 
@@ -169,29 +155,48 @@ def flags(root: Path | None = None) -> dict[str, Object]:
     """Flag -> the mistake it exposes, its effect, and a link."""
     place = (root or folder()) / FLAGS
     held = unique_json(_text(place), FLAGS)
-    _check_keys(held, ("format", "flags"), FLAGS)
+    check_keys(held, ("format", "flags"), FLAGS)
     if held["format"] != FLAGS_FORMAT:
         raise ValueError(f"{FLAGS}: format: {FLAGS_FORMAT} is wanted")
-    found: dict[str, Object] = held["flags"]
+    found: dict[str, Object] = _object(held["flags"], f"{FLAGS}: flags")
     for flag, story in found.items():
-        _check_keys(story, ("mistake", "effect", "link"), f"{FLAGS}: flags.{flag}")
+        check_keys(story, ("mistake", "effect", "link"), f"{FLAGS}: flags.{flag}")
+        for part, said in story.items():
+            if not isinstance(said, str) or not said:
+                raise ValueError(f"{FLAGS}: flags.{flag}.{part}: text is wanted, not {said!r:.60}")
     return found
 
 
 def manifest(root: Path | None = None) -> Object:
-    """The version of the set, and the digests of files and cases."""
+    """The version of the set, the digests of files, and origin and digest of cases."""
     place = (root or folder()) / MANIFEST
     held = unique_json(_text(place), MANIFEST)
-    _check_keys(held, ("format", "version", "files", "cases"), MANIFEST)
+    check_keys(held, ("format", "version", "files", "cases"), MANIFEST)
     if held["format"] != MANIFEST_FORMAT or type(held["version"]) is not int:
         raise ValueError(f"{MANIFEST}: format {MANIFEST_FORMAT} and a whole version are wanted")
+    for part, form, what in (("files", _DIGEST, "64 hex digits"),
+                             ("cases", _ENTRY, "an origin and 64 hex digits")):  # fmt: skip
+        for name, entered in _object(held[part], f"{MANIFEST}: {part}").items():
+            if not isinstance(entered, str) or not form.fullmatch(entered):
+                raise ValueError(f"{MANIFEST}: {part}.{name}: {what} are wanted")
     return held
+
+
+def _object(value: Any, path: str) -> Object:
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: an object is wanted, not {type(value).__name__}")
+    return value
 
 
 def case_digest(case: Case) -> str:
     """The SHA-256 of the case in canonical JSON."""
     text = json.dumps(case.as_object(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return sha256(text.encode("ascii")).hexdigest()
+
+
+def entry(case: Case) -> str:
+    """What the manifest says of a case: where it comes from, and its digest."""
+    return f"{case.origin} {case_digest(case)}"
 
 
 def cells(array: Object, name: str = "f64") -> list[Any]:
@@ -219,23 +224,55 @@ def unique_json(text: str, name: str) -> Object:
         held = json.loads(text, object_pairs_hook=unique, parse_float=refuse, parse_constant=refuse)
     except json.JSONDecodeError as fault:
         raise ValueError(f"{name}: line {fault.lineno}: {fault.msg}") from None
+    except RecursionError:
+        raise ValueError(f"{name}: brackets are nested too deeply") from None
+    except ValueError as fault:
+        told = str(fault) if str(fault).startswith(f"{name}: ") else f"{name}: {fault}"
+        raise ValueError(told) from None
     if not isinstance(held, dict):
         raise ValueError(f"{name}: an object is wanted")
+    if _depth(held) > DEEPEST:
+        raise ValueError(f"{name}: brackets are nested too deeply")
     return held
+
+
+def _depth(value: Any) -> int:
+    """How deep objects and lists are nested, without a call per level."""
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        holders = [v for v in level if isinstance(v, dict | list)]
+        level = [x for v in holders for x in (v.values() if isinstance(v, dict) else v)]
+    return depth
 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("ascii")
-    except (OSError, UnicodeDecodeError) as fault:
-        raise ValueError(f"{path.name}: {fault}") from None
+        raw = path.read_bytes()
+    except OSError as fault:
+        raise ValueError(f"{path.name}: {fault.strerror or fault}") from None
+    for mark, what in ((b"\r", "a carriage return; lines end in a line feed alone"),
+                       (b"\xef\xbb\xbf", "a byte order mark")):  # fmt: skip
+        if mark in raw:
+            raise ValueError(f"{path.name}: line {_line(raw, raw.index(mark))}: {what}")
+    try:
+        return raw.decode("ascii")
+    except UnicodeDecodeError as fault:
+        line = _line(raw, fault.start)
+        raise ValueError(f"{path.name}: line {line}: a byte that is not ASCII") from None
+
+
+def _line(raw: bytes, at: int) -> int:
+    return raw.count(b"\n", 0, at) + 1
 
 
 def _case(item: Any, path: str) -> Case:
-    _check_keys(item, _CASE, path)
+    check_keys(item, _CASE, path)
     for name in ("id", "origin", "source", "why", "strength"):
         if not isinstance(item[name], str) or not item[name]:
-            raise ValueError(f"{path}.{name}: text is wanted, not {item[name]!r}")
+            raise ValueError(f"{path}.{name}: text is wanted, not {item[name]!r:.60}")
+        if not item[name].isprintable():
+            raise ValueError(f"{path}.{name}: a character that cannot be printed")
     if not _IDENTIFIER.fullmatch(item["id"]):
         raise ValueError(f"{path}.id: subject/name is wanted, not {item['id']!r}")
     for name, allowed in (("origin", ORIGINS), ("strength", STRENGTHS)):
@@ -243,44 +280,10 @@ def _case(item: Any, path: str) -> Case:
             raise ValueError(f"{path}.{name}: one of {', '.join(allowed)}, not {item[name]!r}")
     if not isinstance(item["flags"], list) or not all(isinstance(f, str) for f in item["flags"]):
         raise ValueError(f"{path}.flags: a list of names is wanted")
-    _check_form(item, path)
+    check_form(item, path)
     for name in ("setup", "input", "expect"):
         _check_value(item[name], f"{path}.{name}")
     return Case(**{**item, "flags": tuple(item["flags"])})
-
-
-def _check_form(item: Object, path: str) -> None:
-    """What the kind of a case says about its three parts."""
-    for name in ("setup", "input", "expect"):
-        if not isinstance(item[name], dict):
-            raise ValueError(f"{path}.{name}: an object is wanted")
-    kind = item["setup"].get("kind")
-    if kind not in KINDS:
-        raise ValueError(f"{path}.setup.kind: {kind!r} is unknown")
-    setup, given, expect = (names.split() for names in KINDS[kind])
-    _check_keys(item["setup"], ("kind", *setup), f"{path}.setup")
-    _check_keys(item["input"], given, f"{path}.input")
-    if "refusal" in item["expect"]:
-        _check_keys(item["expect"], ("refusal",), f"{path}.expect")
-        _check_keys(item["expect"]["refusal"], ("code", "fields"), f"{path}.expect.refusal")
-        return
-    _check_keys(item["expect"], expect, f"{path}.expect")
-    if not item["expect"]:
-        raise ValueError(f"{path}.expect: nothing is expected")
-    for strength, key in (("ulps", "ulps"), ("bound", "bound")):
-        if (item["strength"] == strength) != (key in item["expect"]):
-            raise ValueError(f"{path}.expect: {key} belongs to the strength {strength} alone")
-
-
-def _check_keys(item: Any, names: Any, path: str) -> None:
-    """An object with these keys and no others; those that end in ? may be missing."""
-    if not isinstance(item, dict):
-        raise ValueError(f"{path}: an object is wanted, not {type(item).__name__}")
-    known = {name.rstrip("?") for name in names}
-    wanted = {name for name in names if not name.endswith("?")}
-    for word, wrong in (("unknown", set(item) - known), ("missing", wanted - set(item))):
-        if wrong:
-            raise ValueError(f"{path}: {word} {', '.join(sorted(wrong))}")
 
 
 def _check_value(value: Any, path: str) -> None:
@@ -315,7 +318,7 @@ def _check_row(row: Any, width: int, name: str, path: str) -> None:
     words = row.split(" ") if isinstance(row, str) else []
     if len(words) != width:
         raise ValueError(f"{path}: {width} words are wanted")
-    form = re.compile(r"0|-?[1-9][0-9]*") if name == "i64" else _WORD
+    form = re.compile(r"0|-?[1-9][0-9]{0,18}") if name == "i64" else _WORD
     for word in words:
         if not form.fullmatch(word):
             raise ValueError(f"{path}: {word!r} is no {'integer' if name == 'i64' else 'double'}")

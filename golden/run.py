@@ -26,26 +26,34 @@ from logitproof.core import (
 )
 from logitproof.core.config import DecoderBlockConfig
 from logitproof.core.fresh import fresh_decoder
+from logitproof.core.kernels import ORDERED, Kernel
 from logitproof.core.layers import Linear
 from logitproof.core.rope import RotaryTable
 from logitproof.core.tokenizer import learn_merges
 from logitproof.properties.invalid.registry import BOUNDARIES
 
-from . import run_figures, run_records
+from . import run_figures, run_layers, run_records
 from .derive import values
+from .figures import Figures
 from .load import Case, cells
 
 __all__ = ["outcome"]
 
 Array = np.ndarray[Any, Any]
+KERNEL: Kernel | None = ORDERED  # of every decoder of a case; None for its steps
 Object = dict[str, Any]
 STAGE_DIGITS = 16
 
 
-def outcome(case: Case) -> Object:
-    """What the core answers: the values asked for, or its refusal."""
+def outcome(case: Case, held: Figures | None = None) -> Object:
+    """What the core answers: the values asked for, or its refusal.
+
+    held: the figures that stand beside the cases, by default those shipped
+    """
     try:
         with np.errstate(all="ignore"):
+            if case.kind == "figure":
+                return run_figures.figure(case, held=held)
             return KINDS[case.kind](case)
     except Refusal as refusal:
         return {"refusal": {"code": str(refusal.code), "fields": _plain(refusal.facts())}}
@@ -165,11 +173,11 @@ def decoder_of(case: Case) -> Decoder:
     """The decoder of a case's setup over parameters of its own."""
     fields = {name: _scalar(value) for name, value in case.setup["config"].items()}
     if "seed" in case.setup:
-        return Decoder(DecoderConfig(**fields), SplitMix64(case.setup["seed"]))
+        return Decoder(DecoderConfig(**fields), SplitMix64(case.setup["seed"]), kernel=KERNEL)
     parameters = [
         Parameter(name, numbers(weight)) for name, weight in case.setup["weights"].items()
     ]
-    return Decoder.from_parameters(DecoderConfig(**fields), parameters)
+    return Decoder.from_parameters(DecoderConfig(**fields), parameters, kernel=KERNEL)
 
 
 def _decoder(case: Case) -> Object:
@@ -235,7 +243,7 @@ def stages(decoder: Decoder, ids: Any, layout: SequenceLayout | None) -> dict[st
         gate = block.ffn.gate.forward(norms["ffn_norm"]["output"], context=NO_GRAD)
         held = {
             **{f"attention_norm.{n}": norms["attention_norm"][n] for n in NORM_STEPS},
-            **{f"attention.{n}": steps[n] for n in ("query", "key", "value", "probabilities")},
+            **{f"attention.{n}": steps[n] for n in ATTENTION_STEPS},
             "attention.residual": residual,
             **{f"ffn_norm.{n}": norms["ffn_norm"][n] for n in NORM_STEPS},
             "ffn.gate": gate,
@@ -249,6 +257,7 @@ def stages(decoder: Decoder, ids: Any, layout: SequenceLayout | None) -> dict[st
 
 
 NORM_STEPS = ("inverse_rms", "output")
+ATTENTION_STEPS = ("query", "key", "value", "scores", "probabilities")
 
 
 # --- sessions and chains ---------------------------------------------------------------------
@@ -344,5 +353,6 @@ KINDS: dict[str, Callable[[Case], Object]] = {
     "learned-merges": _learned,
     "boundary": _boundary,
     "figure": run_figures.figure,
+    **run_layers.KINDS,
     **run_records.KINDS,
 }

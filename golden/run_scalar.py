@@ -9,16 +9,23 @@ from logitproof.properties.scalar import operations
 from logitproof.properties.subjects import ScalarSubject
 
 from . import run_figures
-from .derive import values
+from .derive import layers, values
+from .figures import Figures
 from .load import Case, cells
 
-__all__ = ["KINDS"]
+__all__ = ["KINDS", "outcome"]
 
 Object = dict[str, Any]
 
 
-def _figure(case: Case) -> Object:
-    return run_figures.figure(case, ScalarSubject)
+def outcome(case: Case, held: Figures | None = None) -> Object:
+    """What the scalar decoder answers to a case of one of KINDS, which it refuses nothing of.
+
+    held: the figures that stand beside the cases, by default those shipped
+    """
+    if case.kind == "figure":
+        return run_figures.figure(case, ScalarSubject, held)
+    return KINDS[case.kind](case)
 
 
 def _operation(case: Case) -> Object:
@@ -41,4 +48,8 @@ def _array(held: Object) -> operations.Array:
     return operations.Array(tuple(held["shape"]), cells(held, "i64" if "i64" in held else "f64"))
 
 
-KINDS: dict[str, Callable[[Case], Object]] = {"figure": _figure, "operation": _operation}
+KINDS: dict[str, Callable[[Case], Object]] = {
+    "figure": run_figures.figure,
+    "operation": _operation,
+    "layer": layers.outcome,
+}

@@ -40,6 +40,7 @@ COMMANDS = {
     "faults": ("logitproof.properties.fault_command", "list planted faults, or see who sees them"),
     "golden": ("logitproof.golden.command", "check the golden set, or derive it anew"),
     "plan": ("logitproof.properties.plan_command", "plan two records before anything is allocated"),
+    "bench": ("logitproof.properties.bench.command", "time the decoder beside its peers"),
     "demo": (
         "logitproof.properties.demos.command",
         "print a published report, every figure computed",

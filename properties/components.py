@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 from logitproof import core
-from logitproof.core import Decoder, DecodeSession
+from logitproof.core import (
+    NO_GRAD,
+    RECORDING,
+    Decoder,
+    DecodeSession,
+    Tensor,
+    TextInputEncoder,
+    TextOutputHead,
+    gradcheck,
+    liveness,
+    modes,
+    ops,
+    profiles,
+    schedule,
+)
+from logitproof.core.retained import retained_bytes
 from logitproof.core.rope import RotaryTable
 
+from .allocations import observed
+from .interrupts import on_checked_path
 from .invalid.boundary import Boundary, NearMiss, state
 from .invalid.registry import BOUNDARIES, refusal
+from .invalid.told import untold, untold_sizes
+from .workspaces import traced
 
 __all__ = ["CoreComponents"]
 
-POISON = 1e300
+Rows: TypeAlias = Sequence[Sequence[int]]
 
 
 class CoreComponents:
     """The methods behind the capabilities of `laws.protocol.Components`."""
 
     component_capabilities: Mapping[str, bool] = {
+        "operation-values": True,
         "operations": True,
         "functions": True,
         "tape": True,
@@ -30,10 +51,16 @@ class CoreComponents:
         "tokenizer": True,
         "records": True,
         "planner": True,
+        "batches": True,
+        "gradient-checks": True,
+        "graph-bytes": True,
+        "lifetimes": True,
         "boundaries": True,
+        "prepared": True,
     }
 
     parts: Any = core
+    checks: Any = gradcheck
     decoder: Decoder
 
     def rotation(self, width: int, capacity: int, base: float) -> Any:
@@ -47,6 +74,92 @@ class CoreComponents:
     def resumed(self, session: Any) -> Any:
         """Another session over the cache of one that ended."""
         return DecodeSession(self.decoder, session.cache)
+
+    @contextmanager
+    def _one_by_one(self) -> Iterator[Decoder]:
+        """The same parameters, every step by itself: the program that the plan describes."""
+        whole = self.decoder
+        parameters = list(whole.parameters.values())
+        self.decoder = Decoder.from_parameters(whole.config, parameters, kernel=None)
+        try:
+            with on_checked_path():
+                yield self.decoder
+        finally:
+            self.decoder = whole
+
+    def births(self, mode: str, rows: int, T: int) -> list[tuple[int, int]]:
+        """Float arrays, as the tape makes them."""
+        with self._one_by_one() as decoder:
+            return self._births(decoder, mode, rows, T)
+
+    def _births(self, decoder: Decoder, mode: str, rows: int, T: int) -> list[tuple[int, int]]:
+        ids = [[0] * T] * rows
+        turns = [block.attention.rotation for block in decoder.backbone.blocks]
+        tables = [t for turn in turns for t in (turn.frequencies, turn.cosines, turn.sines)]
+        values = [parameter._value for parameter in decoder.parameters.values()]
+        session = self.session()
+        if mode == "cached":
+            session.prefill([0] * (T - 1))
+        calls: dict[str, Callable[[], object]] = {
+            "tracked-full": lambda: decoder.loss(ids, ids),
+            "untracked-full": lambda: decoder.forward(ids, context=NO_GRAD),
+            "cached": lambda: session.decode(0),
+            "recomputed": lambda: self._loss(ids, ids, recomputed=True).backward(),
+        }
+        with observed([*values, *tables]) as seen:
+            held = calls[mode]()
+        del held
+        session.close()
+        return list(zip(seen.node_bytes, seen.live_bytes, strict=True))
+
+    def measured(self, events: Iterable[tuple[Any, str, int, int, str]]) -> tuple[Any, Any, Any]:
+        """By the planner's measure."""
+        lived = liveness.measure(
+            liveness.Event(action=action, name=name, bytes=size, workspace=workspace, of=of)
+            for action, name, size, workspace, of in events
+        )
+        return lived.resident_peak, lived.workspace, lived.combined_peak
+
+    def projection_fits(self, tokens: int, tokens_per_second: int, wall_seconds: int) -> bool:
+        """The planner's projection."""
+        return profiles.projection_fits(tokens, tokens_per_second, wall_seconds)
+
+    def needed_bytes(self, rows: int, T: int) -> list[int]:
+        """Peaks of the second of two runs: the first fills caches and imports what is late."""
+        V = self.decoder.config.vocabulary_size
+        ids = [[(row * T + t) % V for t in range(T)] for row in range(rows)]
+        with self._one_by_one() as decoder:
+            decoder.loss(ids, ids).backward()
+            with traced() as peaks:
+                decoder.loss(ids, ids).backward()
+        return [*peaks.forward, *peaks.reverse]
+
+    def recomputed_events(self, rows: int, T: int) -> list[Any]:
+        """The schedule of blocks that run again, every block's events."""
+        held = self.decoder.config
+        sizes = schedule.Sizes(
+            V=held.vocabulary_size, D=held.model_width, L=held.layers, H_q=held.heads,
+            H_kv=held.heads, F=held.feed_forward_width, B=rows, T=T, C=held.max_positions,
+        )  # fmt: skip
+        payload = modes.Payload(width=8, declares_workspace=True)
+        events = modes.recomputed(sizes, payload)
+        return [point.event for point in liveness.measure(events, elide=False).events]
+
+    def graph_bytes(self, ids: Rows, targets: Rows, *, recomputed: bool) -> int:
+        """The distinct arrays that the loss holds on to."""
+        return retained_bytes(self._loss(ids, targets, recomputed=recomputed))
+
+    def _loss(self, ids: Rows, targets: Rows, *, recomputed: bool) -> Tensor:
+        decoder, flat = self.decoder, [v for row in targets for v in row]
+        prepared = TextInputEncoder(decoder, ids).encode(RECORDING, decoder.backbone)
+        backbone = decoder.backbone
+        run = backbone.forward_recomputed if recomputed else backbone.forward
+        logits = TextOutputHead(decoder.table).forward(RECORDING, run(prepared).hidden)
+        return RECORDING.apply(ops.indexed_mean_nll, logits, axis=2, targets=flat)
+
+    def retained(self, tensor: Any) -> int:
+        """Each array once, whole."""
+        return retained_bytes(tensor)
 
     def assign(self, name: str, value: Any) -> None:
         """Another value for one parameter of the loaded decoder."""
@@ -62,15 +175,17 @@ class CoreComponents:
             facts.append(values[:, : layer.length].tobytes())
         return b"|".join(facts)
 
-    def poison_unused_rows(self, session: Any) -> None:
+    def poison_unused_rows(self, session: Any, poison: float) -> None:
         """Overwrites what lies behind the committed rows."""
         for layer in session.cache.layers:
-            layer._key_columns[..., layer.length :] = POISON
-            layer._value_rows[:, :, layer.length :] = POISON
+            layer._key_columns[..., layer.length :] = poison
+            layer._value_rows[:, :, layer.length :] = poison
 
     def refused_in_order(self, start: int, step: int) -> Iterator[str]:
         """Near misses that another rule refuses, or none."""
         for boundary in BOUNDARIES[start::step]:
+            if (without := refusal(boundary, boundary.valid())) is not None:
+                yield f"{boundary.name} without a fault: {without}"
             for miss in _adjacent(boundary):
                 refused = refusal(boundary, miss.situation())
                 found = ["accepted"] if refused is None else miss.complaints(refused)
@@ -84,6 +199,16 @@ class CoreComponents:
                 before = state(situation)
                 if refusal(boundary, situation) is not None and state(situation) != before:
                     yield f"{miss}: something changed"
+
+    def untold_by_refusals(self, start: int, step: int) -> Iterator[str]:
+        """Refusals that hide a fact, or lose one on the way to another process."""
+        for boundary in BOUNDARIES[start::step]:
+            for miss in boundary.near_misses(upto=1):
+                refused = refusal(boundary, miss.situation())
+                if refused is not None:
+                    yield from (f"{miss}: {what}" for what in untold(miss, refused))
+        if start == 0:
+            yield from untold_sizes()
 
 
 def _adjacent(boundary: Boundary) -> Iterator[NearMiss]:

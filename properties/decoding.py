@@ -51,7 +51,7 @@ def counting() -> Iterator[list[int]]:
 
     with ExitStack() as stack:
         stack.enter_context(hooked(floats, "_contract_matrix", products))
-        stack.enter_context(hooked(floats, "contract_steps", products))
+        stack.enter_context(hooked(floats, "row_products", products))
         stack.enter_context(hooked(RowStatistics, "__init__", lambda _, given: add(given[1].size)))
         yield counted
 

@@ -9,7 +9,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ __all__ = ["add_arguments", "run"]
 
 FALSE = 1  # a fault survives
 WIDTHS = (60, 140)
+TENTHS = 10  # of a run, after each of which a file or a pipe gets a line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,15 +94,29 @@ def _matching(registry: Mapping[str, Any], pattern: str, kind: str) -> list[str]
 def _computed(pairs: Mapping[str, list[str]], examples: int, jobs: int) -> Matrix:
     kills: list[Kill] = []
     start = time.perf_counter()
-    shown = sys.stderr.isatty()
+    show = _progress(len(pairs), start)
     for number, row in enumerate(rows(pairs, examples=examples, jobs=jobs), 1):
         kills += row
-        if shown:
-            text = f"[{number}/{len(pairs)}] {row[0].fault}"
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-    if shown:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        show(number, row[0].fault)
     return Matrix(kills=tuple(kills), seconds=round(time.perf_counter() - start, 1))
+
+
+def _progress(total: int, start: float) -> Callable[[int, str], None]:
+    """On a terminal one line that is overwritten and goes; elsewhere a line for every tenth."""
+    if sys.stderr.isatty():
+
+        def overwrite(number: int, fault: str) -> None:
+            text = f"[{number}/{total}] {fault}" if number < total else ""
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+        return overwrite
+
+    def tell(number: int, _: str) -> None:
+        if number * TENTHS // total > (number - 1) * TENTHS // total:
+            took = time.perf_counter() - start
+            print(f"{number} of {total} faults in {took:.0f} s", file=sys.stderr, flush=True)
+
+    return tell
 
 
 def _facts(fault: faults.Fault) -> dict[str, Any]:

@@ -9,11 +9,14 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from logitproof.core.kernels import ORDERED, Kernel
 from logitproof.properties import faults, laws
 
 from .subjects import CoreSubject
 
-__all__ = ["Kill", "Matrix", "Pairs", "declared", "every", "family", "rows"]
+__all__ = ["Kill", "Matrix", "Pairs", "declared", "every", "family", "rows", "subject_of"]
+
+FORMS: Mapping[str, Kernel | None] = {"steps": None, "fused": ORDERED}
 
 FORMAT = "logitproof-kills-v1"
 Pairs = Mapping[str, Sequence[str]]  # fault -> laws
@@ -144,7 +147,7 @@ def _row(fault: str, law_ids: Sequence[str], examples: int) -> tuple[Kill, ...]:
 def _cell(fault: str, law: str, examples: int) -> Kill:
     start = time.perf_counter()
     with faults.REGISTRY[fault]:
-        outcome = laws.REGISTRY[law](CoreSubject(), examples)
+        outcome = laws.REGISTRY[law](subject_of(fault), examples)
     return Kill(
         fault=fault,
         law=law,
@@ -155,6 +158,11 @@ def _cell(fault: str, law: str, examples: int) -> Kill:
         crashed=str(outcome.difference).startswith("raised"),
         words=outcome.difference,
     )
+
+
+def subject_of(fault: str) -> CoreSubject:
+    """The form of the core that the fault is planted in."""
+    return CoreSubject(kernel=FORMS[faults.REGISTRY[fault].form])
 
 
 def _margin(outcome: laws.Outcome) -> float | None:

@@ -14,7 +14,7 @@ from logitproof.core.floats import Array
 from logitproof.core.session import TokenOutput
 
 from .compare import same_bits
-from .interrupts import STAGES, Interrupted, Stage
+from .interrupts import BLOCK_STAGES, STAGES, Interrupted, Stage
 from .situations import (
     TINY,
     cached_state,
@@ -208,11 +208,12 @@ class SessionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.open)
     @rule(
         index=which,
-        stage=st.one_of(st.just(STAGES[-1]), st.sampled_from(STAGES)),
+        alone=st.one_of(st.just(STAGES[-1]), st.sampled_from(STAGES)),
+        together=st.one_of(st.just(BLOCK_STAGES[-1]), st.sampled_from(BLOCK_STAGES)),
         layer=st.integers(0, TINY.layers - 1),
         late=st.booleans(),
     )
-    def fail(self, index: int, stage: Stage, layer: int, late: bool) -> None:
+    def fail(self, index: int, alone: Stage, together: Stage, layer: int, late: bool) -> None:
         """A failure inside a token of whatever call is allowed; nothing may remain of it."""
         held = self.chosen(index)
         room = TINY.max_positions - len(held.tokens)
@@ -221,10 +222,11 @@ class SessionMachine(RuleBasedStateMachine):
         ids = [1] * min(2, room)
         before = cached_state(held.session)
         token = len(ids) - 1 if late else 0
-        reached = False
+        reached, decoded = False, held.prefilled and token == 0
+        stage = alone if decoded or len(ids) == 1 else together
         try:
             with stage.failing(layer=layer, layers=TINY.layers, token=token):
-                if held.prefilled and token == 0:
+                if decoded:
                     held.session.decode(1)
                 else:
                     (held.session.extend if held.prefilled else held.session.prefill)(ids)

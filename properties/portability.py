@@ -129,7 +129,7 @@ def _per_element(function: Callable[..., float], *first: float) -> Callable[[Arr
 
 
 def _enter_fallback() -> None:
-    vars(floats).update(contraction_is_ordered=lambda: False)
+    vars(floats).update(contraction_is_ordered=lambda: False, reduction_is_ordered=lambda: False)
 
 
 MODES = {

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 
@@ -195,6 +196,34 @@ def logits_of_split(
         outputs.append(output.logits)
         first += size
     return outputs
+
+
+def played(session: DecodeSession, script: Iterable[Any]) -> tuple[list[int], Array | None]:
+    """The tokens held after a script of `strategies.Step`, and the newest logits if they stand.
+
+    After a fork the copy goes on; the session given and all copies are closed at the end.
+    """
+    tokens: list[int] = []
+    newest: Array | None = None
+    for step in script:
+        match step.name:
+            case "fork":
+                twin = session.fork()
+                session.close()
+                session = twin
+            case "truncate":
+                session.truncate(step.length)
+                newest = newest if step.length == len(tokens) else None
+                del tokens[step.length :]
+            case "reset":
+                session.reset()
+                tokens, newest = [], None
+            case name:
+                given = step.ids[0] if name == "decode" else list(step.ids)
+                newest = getattr(session, name)(given).logits
+                tokens += step.ids
+    session.close()
+    return tokens, newest
 
 
 def copied(decoder: Decoder) -> Decoder:

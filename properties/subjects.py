@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -21,25 +22,28 @@ from logitproof.core import (
     Tensor,
     TextInputEncoder,
     TextOutputHead,
+    constant,
     ops,
 )
 from logitproof.core.fresh import fresh_decoder
 from logitproof.core.initial import xavier
+from logitproof.core.kernels import BLAS, ORDERED, Kernel
 
 from .components import CoreComponents
 from .laws.protocol import DecoderUnderTest, Ids, Valid
 from .scalar import EXACT, Arithmetic, Config, Generator, Layout, ScalarDecoder, initial_weights
 from .scalar.generator import depth_scaled as scaled_by_depth
 from .scalar.generator import matrix
+from .scalar_parts import ScalarParts
 from .taps import core_taps, scalar_taps
 
-__all__ = ["CoreSubject", "DecoderUnderTest", "ScalarSubject"]
+__all__ = ["BlasSubject", "CoreSubject", "DecoderUnderTest", "ScalarSubject", "StepsSubject"]
 
 Array = NDArray[np.float64]
 
 
 class CoreSubject(CoreComponents):
-    """`logitproof.core` under test."""
+    """`logitproof.core` under test: by the fused operations of a kernel, or None for every step."""
 
     capabilities: Mapping[str, bool] = {
         "specified-bits": True,
@@ -48,6 +52,7 @@ class CoreSubject(CoreComponents):
         "gradient-parts": True,
         "repeated-backward": True,
         "recomputation": True,
+        "forms": True,
         "refusals": True,
         "taps": True,
         "decode": True,
@@ -57,10 +62,20 @@ class CoreSubject(CoreComponents):
 
     decoder: Decoder
 
+    def __init__(self, kernel: Kernel | None = ORDERED) -> None:
+        self.kernel = kernel
+
     def load(self, config: Config, weights: Mapping[str, Any]) -> None:
         """A decoder over fresh parameters."""
         parameters = [Parameter(name, np.array(value)) for name, value in weights.items()]
-        self.decoder = Decoder.from_parameters(_core_config(config), parameters)
+        self.decoder = Decoder.from_parameters(_core_config(config), parameters, kernel=self.kernel)
+
+    def in_steps(self) -> CoreSubject:
+        """The composed operations over parameters of their own."""
+        other = CoreSubject(kernel=None)
+        parameters = [Parameter(p.name, p.value) for p in self.decoder.parameters.values()]
+        other.decoder = Decoder.from_parameters(self.decoder.config, parameters, kernel=None)
+        return other
 
     def logits(self, ids: Ids, layout: Layout | None = None) -> Array:
         """[B, T, V], from a forward that records nothing."""
@@ -70,6 +85,13 @@ class CoreSubject(CoreComponents):
     def taps(self, ids: Ids, layout: Layout | None = None) -> dict[str, Array]:
         """What lies between ids and logits."""
         return core_taps(self.decoder, ids, _core_layout(layout))
+
+    def hidden(self, embeddings: Any, layout: Layout | None) -> Array:
+        """[B, T, D], from vectors that no encoder of ours has made."""
+        backbone, vectors = self.decoder.backbone, constant(embeddings)
+        chosen = _core_layout(layout) or SequenceLayout.full(*vectors.shape[:2])
+        prepared = PreparedDecoderInput(backbone, NO_GRAD, vectors, chosen, "given vectors")
+        return backbone.forward(prepared).hidden.value
 
     def loss_and_gradients(
         self, ids: Ids, targets: Ids, layout: Layout | None = None, valid: Valid | None = None
@@ -149,6 +171,18 @@ class CoreSubject(CoreComponents):
         loss.backward()
         return float(loss.value), self._gradients()
 
+    def traced(
+        self, ids: Ids, targets: Ids, layout: Layout | None = None, valid: Valid | None = None
+    ) -> list[str]:
+        """The operations that a caller can name, then nodes and edges of a released pass."""
+        chosen = _core_layout(layout)
+        output = self.decoder.forward(ids, layout=chosen)
+        names = [output.embeddings.op, output.hidden.op, output.logits.op]
+        loss = self.decoder.loss(ids, targets, layout=chosen, valid=valid)
+        trace = loss.backward_with_trace(retain=False)
+        nodes = [_told(node) for node in trace.nodes]
+        return [*names, loss.op, *nodes, *(_told(edge) for edge in trace.edges)]
+
     def snapshot(self) -> dict[str, bytes]:
         """Value, gradient and revision of every parameter."""
         return {
@@ -192,6 +226,28 @@ class CoreSubject(CoreComponents):
         return {name: p.gradient for name, p in self.decoder.parameters.items()}
 
 
+class StepsSubject(CoreSubject):
+    """The core's composed operations, one by one: the definition."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+
+class BlasSubject(CoreSubject):
+    """The core's fast kernel: it claims values within the bounds, and no bits."""
+
+    capabilities: Mapping[str, bool] = {
+        "raw-sum": False,
+        "repeated-backward": True,
+        "refusals": True,
+        "decode": True,
+        "row-bits": False,
+    }
+
+    def __init__(self) -> None:
+        super().__init__(BLAS)
+
+
 class ScalarSubject:
     """`properties.scalar` under test, with either of its two function tables."""
 
@@ -201,6 +257,7 @@ class ScalarSubject:
         "raw-sum": True,
         "gradient-parts": True,
         "taps": True,
+        "operation-values": True,
     }
 
     decoder: ScalarDecoder
@@ -209,6 +266,9 @@ class ScalarSubject:
         self.arithmetic = arithmetic
         kind = "correctly-rounded" if arithmetic is EXACT else "c-library"
         self.conventions: Mapping[str, str] = {"functions": kind}
+        self.parts = ScalarParts(arithmetic)
+        if arithmetic is not EXACT:  # the laws over operations want their functions exact
+            self.capabilities = {**self.capabilities, "operation-values": False}
 
     def load(self, config: Config, weights: Mapping[str, Any]) -> None:
         """A decoder over copies of the weights."""
@@ -258,6 +318,20 @@ class ScalarSubject:
         result = self.decoder.run(ids, targets)
         total = result.gradients["token_embedding.weight"]
         return total, result.lookup_gradient, result.head_gradient
+
+
+def _told(record: Any) -> str:
+    """Every field of a node or an edge of a trace, arrays by their bytes."""
+    facts = {field.name: getattr(record, field.name) for field in fields(record)}
+    return "; ".join(f"{name} {_plain(fact)}" for name, fact in facts.items())
+
+
+def _plain(fact: Any) -> str:
+    if isinstance(fact, np.ndarray):
+        return f"{fact.shape} {fact.tobytes().hex()}"
+    if isinstance(fact, Mapping):
+        return str({name: _plain(value) for name, value in fact.items()})
+    return str(fact)
 
 
 def _core_config(config: Config) -> DecoderConfig:

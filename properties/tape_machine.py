@@ -104,7 +104,7 @@ class TapeMachine(RuleBasedStateMachine):
         of_kind = {
             "node": self.nodes,
             "parameter": [pair for pair in self.nodes if pair[1].is_parameter],
-            "operation": [pair for pair in self.nodes if pair[1].op != "leaf"],
+            "operation": [pair for pair in self.nodes if pair[1].parents or pair[1].released],
         }
         some = of_kind[kind] or self.nodes
         return some[index % len(some)]
@@ -156,7 +156,7 @@ class TapeMachine(RuleBasedStateMachine):
             (released, Code.RELEASED_OPERAND),
         ):
             return
-        node = Node(value)
+        node = Node(value, op=op)  # without edges, yet no leaf: a release takes it too
         if records:
             node = Node(
                 value,
@@ -167,6 +167,15 @@ class TapeMachine(RuleBasedStateMachine):
                 read=(first.revision, second.revision),
             )
         self.nodes.append((made[0], node))
+
+    @precondition(lambda self: len(self.nodes) < MOST_NODES - 1)
+    @rule(index=recent, other=recent, seed=small)
+    def diamond(self, index: int, other: int, seed: int) -> None:
+        """A pass over a node that its own user stands beside: it must wait for the longer way."""
+        shared = self.nodes.index(self.chosen(index, "operation"))
+        self.apply("mul", shared, other, records=True)
+        self.apply("add", shared, -1, records=True)
+        self.backward("node", -1, seed, retain=True)
 
     @rule(
         kind=st.sampled_from(("operation", "operation", "operation", "node")),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from .scalar import Config, Layout
 
-__all__ = ["Forms", "TextbookSubject"]
+__all__ = ["Array", "Forms", "TextbookSubject", "sigmoid"]
 
 Array: TypeAlias = NDArray[np.float64]
 Ids: TypeAlias = Sequence[Sequence[int]]
@@ -148,7 +148,7 @@ class TextbookSubject:
         after = x + mixed @ w["attention.output.weight"]
         m = self._norm(after, w["ffn_norm.gain"])
         gate, up = m @ w["ffn.gate.weight"], m @ w["ffn.up.weight"]
-        product = gate * _sigmoid(gate) * up
+        product = self._gated(gate, up)
         out = after + product @ w["ffn.down.weight"]
         return {
             "prefix": prefix, "w": w, "x": x, "n": n, "q": q, "k": k, "v": v, "p": p,
@@ -161,10 +161,19 @@ class TextbookSubject:
         return x.reshape(B, T, self.config.heads, -1).transpose(0, 2, 1, 3)
 
     def _probabilities(self, q: Array, k: Array, mask: NDArray[np.bool_]) -> Array:
-        scores = q @ k.transpose(0, 1, 3, 2) / np.sqrt(q.shape[-1])
+        scores = self._scores(q, k)
         scores = np.where(mask, scores, -np.inf)
         scores = np.where(mask.any(axis=-1, keepdims=True), scores, 0.0)
         return np.where(mask, self._softmax(scores), 0.0)
+
+    def _scores(self, q: Array, k: Array) -> Array:
+        return np.asarray(q @ k.transpose(0, 1, 3, 2) / np.sqrt(q.shape[-1]))
+
+    def _scores_back(self, q: Array, k: Array, p: Array, upstream: Array) -> tuple[Array, Array]:
+        """The slopes by q and by k, from those by the probabilities."""
+        mean = (upstream * p).sum(axis=-1, keepdims=True)
+        slopes = p * (upstream - mean) / np.sqrt(q.shape[-1])
+        return slopes @ k, slopes.transpose(0, 1, 3, 2) @ q
 
     def _backward(self, saved: dict[str, Any], upstream: Array) -> Grads:
         table = self.weights["token_embedding.weight"]
@@ -185,8 +194,7 @@ class TextbookSubject:
         gate, up = block["gate"], block["up"]
         d_product = d_out @ w["ffn.down.weight"].T
         grads[prefix + "ffn.down.weight"] = _outer(block["product"], d_out)
-        d_up = d_product * (gate * _sigmoid(gate))
-        d_gate = d_product * up * self._silu_slope(gate)
+        d_gate, d_up = self._gated_back(gate, up, d_product)
         grads[prefix + "ffn.up.weight"] = _outer(block["m"], d_up)
         grads[prefix + "ffn.gate.weight"] = _outer(block["m"], d_gate)
         d_m = d_gate @ w["ffn.gate.weight"].T + d_up @ w["ffn.up.weight"].T
@@ -200,8 +208,15 @@ class TextbookSubject:
         )
         return d_after + d_x
 
+    def _gated(self, gate: Array, up: Array) -> Array:
+        return np.asarray(gate * sigmoid(gate) * up)
+
+    def _gated_back(self, gate: Array, up: Array, d: Array) -> tuple[Array, Array]:
+        """The slopes by gate and by up."""
+        return d * up * self._silu_slope(gate), d * (gate * sigmoid(gate))
+
     def _silu_slope(self, x: Array) -> Array:
-        s = _sigmoid(x)
+        s = sigmoid(x)
         if self.forms.silu == "nested":
             return np.asarray(s * (1.0 + x * (1.0 - s)))
         y = x * s
@@ -218,10 +233,8 @@ class TextbookSubject:
         d_mixed = self._split(upstream @ w["attention.output.weight"].T)
         d_v = p.transpose(0, 1, 3, 2) @ d_mixed
         d_p = d_mixed @ v.transpose(0, 1, 3, 2)
-        d_scores = p * (d_p - (d_p * p).sum(axis=-1, keepdims=True)) / np.sqrt(q.shape[-1])
         cosines, sines = saved["turn"]
-        d_q = _turned(d_scores @ k, cosines, -sines)
-        d_k = _turned(d_scores.transpose(0, 1, 3, 2) @ q, cosines, -sines)
+        d_q, d_k = (_turned(d, cosines, -sines) for d in self._scores_back(q, k, p, d_p))
         total: Array = np.zeros_like(block["n"])
         for role, part in (("query", d_q), ("key", d_k), ("value", d_v)):
             flat = _merged(part)
@@ -230,7 +243,7 @@ class TextbookSubject:
         return total
 
 
-def _sigmoid(x: Array) -> Array:
+def sigmoid(x: Array) -> Array:
     """exp(-|x|) does not overflow."""
     e = np.exp(-np.abs(x))
     return np.asarray(np.where(x >= 0.0, 1.0, e) / (1.0 + e))

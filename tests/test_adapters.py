@@ -161,7 +161,7 @@ CLAIMED = (
     "forward,loss,gradients,padded,packed,row-bits,specified-bits,raw-sum,gradient-parts,"
     "initial-values,taps"
 )
-MOST = "*r.[iprst]*"  # laws of the decoder and the generator: a few seconds of them
+MOST = "*[dt][eo]r.[iprst]*"  # laws of the decoder and the generator: a few seconds of them
 
 
 def test_one_decoder_has_one_verdict_on_every_rung(own: Path) -> None:

@@ -32,7 +32,8 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A run that expects one law to fail."""
     monkeypatch.chdir(tmp_path)
     path = str(written(tmp_path, ENTRY))
-    return ["verify", "--law", LAW, "--known", path, "--json", "facts.json"]
+    steps = ("--decoder", "core-steps")  # in which the fault is planted
+    return ["verify", "--law", LAW, "--known", path, "--json", "facts.json", *steps]
 
 
 def law_facts() -> dict[str, Any]:

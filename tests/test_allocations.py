@@ -1,5 +1,7 @@
 """The planned schedules against what tape and session allocate, event by event."""
 
+import re
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from logitproof.core import (
     modes,
     ops,
 )
+from logitproof.core.kernels import KERNELS, Kernel
 from logitproof.core.liveness import Event, Liveness, measure
 from logitproof.core.planner import admit
 from logitproof.core.records import ModelRecord, RunRecord
@@ -25,20 +28,27 @@ from logitproof.core.schedule import Sizes
 from logitproof.core.sizes import known
 from logitproof.properties import allocations, workspaces
 from logitproof.properties.allocations import Observation
+from logitproof.properties.interrupts import on_checked_path
 
 PAYLOAD = modes.Payload(width=8, declares_workspace=True)
-# Reference, bridge, and two made-up sizes: V, D, heads, F, L, C; then B, T.
+# Reference, bridge, and three made-up sizes: V, D, heads, F, L, C; then B, T.
 CASES = [
     ((266, 4, 1, 4, 1, 4), 1, 3),
     ((266, 16, 2, 20, 2, 16), 2, 5),
     ((11, 12, 3, 7, 3, 6), 3, 6),
     ((5, 8, 4, 3, 4, 9), 1, 1),
+    ((7, 2, 1, 1, 2, 4), 1, 1),
 ]
-IDS = ["reference", "bridge", "three-blocks", "one-cell"]
+IDS = ["reference", "bridge", "three-blocks", "one-cell", "one-feature"]
 NOT_NODES = ("state", "kv_cache", "newest_logits")
 
 
-def decoder(sizes: tuple[int, ...]) -> Decoder:
+# The last step of each fused operation, as the plan names it.
+ENDS = r"embeddings|blocks\.\d+\.output|final_norm\.output|logits|loss"
+
+
+def decoder(sizes: tuple[int, ...], *, kernel: Kernel | None = None) -> Decoder:
+    """Without a kernel the plan's program: every step."""
     V, D, heads, F, L, C = sizes
     config = DecoderConfig(
         vocabulary_size=V,
@@ -48,7 +58,7 @@ def decoder(sizes: tuple[int, ...]) -> Decoder:
         layers=L,
         max_positions=C,
     )
-    return Decoder(config, SplitMix64(4701))
+    return Decoder(config, SplitMix64(4701), kernel=kernel)
 
 
 def planned(mode: str, sizes: tuple[int, ...], B: int, T: int) -> Liveness:
@@ -120,7 +130,7 @@ def test_a_cached_token_holds_what_the_plan_says(sizes: tuple[int, ...], B: int,
     made = decoder(sizes)
     session = DecodeSession(made)
     session.prefill([0] * min(T, sizes[-1] - 1))
-    with allocations.observed(persistent(made)) as observation:
+    with on_checked_path(), allocations.observed(persistent(made)) as observation:
         session.decode(B)
     lived = planned("cached", sizes, 1, 1)
     cache = next(point for point in lived.events if point.event.name == "kv_cache")
@@ -142,6 +152,41 @@ def test_checkpoints_hold_what_the_plan_says(sizes: tuple[int, ...], B: int, T: 
         loss.backward()
     assert observation.node_bytes == [size for size, _ in births(lived)]
     assert observation.live_bytes == live_without_adjoints(lived)
+
+
+def ends(lived: Liveness) -> list[int]:
+    """Bytes alive in the plan when the last step of each fused operation is born."""
+    points = [point for point in lived.events if point.event.action == "allocate"]
+    return [point.live for point in points if re.fullmatch(ENDS, point.event.name)]
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+@pytest.mark.parametrize("mode", ["tracked-full", "untracked-full"])
+@pytest.mark.parametrize(("sizes", "B", "T"), CASES, ids=IDS)
+def test_fused_operations_hold_no_more_than_their_steps(
+    sizes: tuple[int, ...], B: int, T: int, mode: str, kernel: Kernel
+) -> None:
+    made, ids = decoder(sizes, kernel=kernel), batch(sizes, B, T)
+    recorded = mode == "tracked-full"
+    with allocations.observed(persistent(made)) as observation:
+        kept = made.loss(ids, ids) if recorded else made.forward(ids, context=NO_GRAD)
+    allowed = ends(planned(mode, sizes, B, T))
+    assert len(observation.live_bytes) == len(allowed)
+    assert [a for a, b in zip(observation.live_bytes, allowed, strict=True) if a > b] == []
+    del kept
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_a_fused_pass_needs_no_more_than_the_planned_peak(kernel: Kernel) -> None:
+    sizes, B, T = (512, 128, 4, 160, 1, 64), 4, 64
+    made, ids = decoder(sizes, kernel=kernel), batch(sizes, B, T)
+    made.loss(ids, ids).backward()  # caches and lazy imports are made
+    tracemalloc.start()
+    made.loss(ids, ids).backward()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    lived = planned("tracked-full", sizes, B, T)
+    assert peak <= lived.resident_peak + known(lived.workspace) + workspaces.ENVELOPE_SHARE
 
 
 def live_without_adjoints(lived: Liveness) -> list[int]:

@@ -24,9 +24,10 @@ TESTS = [path for path in SOURCES if path.is_relative_to(ROOT / "tests")]
 NUMERIC_COLUMN = (
     "codes", "errors", "sizes", "shapes",
     "exact", "logarithm", "rounded", "floats", "arrays", "names", "kernels",
-    "vjp", "softmax", "ops", "trace", "backward", "tape", "retained", "gradcheck", "initial",
-    "layers", "tokenizer", "layout", "batches", "rope", "attention", "config", "block",
-    "checkpoint", "prepared", "backbone", "text", "fresh", "cache", "incremental", "session",
+    "vjp", "fused", "softmax", "ops", "trace", "backward", "unfolding", "tape", "retained",
+    "gradcheck", "initial", "layers", "tokenizer", "layout", "batches", "rope", "attention",
+    "config", "block", "checkpoint", "prepared", "backbone", "text", "fresh", "cache",
+    "incremental", "row", "session",
 )  # fmt: skip
 RECORD_COLUMN = (
     *NUMERIC_COLUMN[: NUMERIC_COLUMN.index("kernels")], "canonical", "fields", "identity",
@@ -36,8 +37,11 @@ RECORD_COLUMN = (
 COLUMNS = (NUMERIC_COLUMN, RECORD_COLUMN, (*NUMERIC_COLUMN, *RECORD_COLUMN, "build", "__init__"))
 STRANGERS = {("ops", "tape"), ("tape", "ops")}  # the tape runs any operation and knows none
 # Under TYPE_CHECKING alone: the carrier names the type of the backbone that it is made for, the
-# reverse pass the type of the nodes it walks.
-TYPE_ONLY = {("core.prepared", "core.backbone"), ("core.backward", "core.tape")}
+# reverse pass the type of the nodes it walks, a fused operation that of the nodes of its steps.
+TYPE_ONLY = {
+    ("core.prepared", "core.backbone"), ("core.backward", "core.tape"),
+    ("core.unfolding", "core.tape"), ("core.fused", "core.tape"),
+}  # fmt: skip
 
 # Outside core: the first part of the module's name -> what it may import besides the standard
 # library. A folder name allows all of it; "properties" alone is never allowed to a judge.
@@ -63,7 +67,13 @@ MAY_IMPORT = {
     "properties.truth": {"mpmath", "numpy", "properties.scalar"},
     "properties.compare": {"numpy", "mpmath"},
     "properties.gradcheck": {"numpy", "mpmath"},
-    "properties.laws": {*LAW_TOOLS, "properties.enumeration", "golden.figures", "numpy"},
+    "properties.laws": {
+        *LAW_TOOLS,
+        "properties.enumeration",
+        "properties.rounding_inputs",
+        "golden.figures",
+        "numpy",
+    },
     "properties.strategies": {"hypothesis", "numpy", "core"},
     "properties.invalid": {"hypothesis", "numpy", "core"},
     "properties.situations": {"numpy", "core"},
@@ -78,9 +88,17 @@ MAY_IMPORT = {
     "properties.foreign_subject": {"properties.laws.protocol", "properties.scalar", "numpy"},
     "properties.detective": {*JUDGES, "properties.laws.protocol", "numpy", "mpmath"},
     "properties.detect_command": COMMAND,
+    "properties.scalar_parts": {"numpy", "properties.scalar"},
     "properties.taps": {"core", "numpy", "properties.laws.protocol", "properties.scalar"},
-    "properties.components": {"core", "properties.invalid"},
+    "properties.components": {
+        "core",
+        "properties.allocations",
+        "properties.interrupts",
+        "properties.invalid",
+        "properties.workspaces",
+    },
     "properties.textbook": {"numpy", "properties.scalar"},
+    "properties.reordering": {"numpy", "properties.scalar", "properties.textbook"},
     "properties.leaning": {"properties.scalar", "properties.subjects"},
     "properties.decoder_strategies": {"hypothesis", "properties.laws"},
     "properties.reported": set[str](),
@@ -94,8 +112,9 @@ MAY_IMPORT = {
     "properties.refusals": {"core"},
     "properties.record_strategies": {"hypothesis", "core"},
     "properties.record_fuzz": {"core"},
-    "properties.killing": {"properties.faults", "properties.laws", "properties.subjects"},
+    "properties.killing": {"core", "properties.faults", "properties.laws", "properties.subjects"},
     "properties.kill_table": {"properties.faults", "properties.killing"},
+    "properties.mutants": {*COMMAND, "cosmic_ray"},
     "properties.fault_command": COMMAND,
     "properties.law_command": COMMAND,
     "properties.plan_command": COMMAND,
@@ -106,9 +125,13 @@ MAY_IMPORT = {
     "properties.verify": COMMAND,
     "properties.adapters": COMMAND,
     "properties.suite": {"pytest", *COMMAND},
+    "properties.peers": {"numpy", "torch", "autograd", "jax"},
+    "properties.bench": {*COMMAND, "matplotlib"},
     "golden.__init__": set[str](),
     "golden.figures": set[str](),
-    "golden.load": set[str](),
+    "golden.finding": set[str](),
+    "golden.kinds": set[str](),
+    "golden.load": {"golden.kinds"},
     "golden.lines": {"golden.load"},
     "golden.tensors": set[str](),
     "golden.export": {"properties.scalar", "golden"},
@@ -127,6 +150,9 @@ MAY_IMPORT = {
     "golden.run_records": COMMAND,
     "golden.run_figures": COMMAND,
     "golden.run_scalar": COMMAND,
+    "golden.run_layers": COMMAND,
+    "golden.staged": {"golden"},
+    "golden.pins": {"golden"},
     "golden.check": {"golden"},
     "golden.regenerate": {"golden"},
     "golden.command": COMMAND,

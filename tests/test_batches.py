@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from logitproof.core import (
     NO_GRAD,
@@ -22,6 +21,7 @@ from logitproof.core import (
     pack_documents,
     pad_documents,
 )
+from logitproof.properties import strategies
 from logitproof.properties.situations import REFERENCE, documents
 
 V = 266
@@ -33,9 +33,7 @@ LN2 = math.log(2.0)
 # exp and log round once each; the probe's losses are sums of at most eleven such terms.
 PROBE_TOLERANCE = 11 * 2.0**-50
 
-lists_of_documents = st.lists(
-    st.lists(st.integers(0, V - 1), min_size=2, max_size=7), min_size=1, max_size=6
-)
+lists_of_documents = strategies.documents(vocabulary_size=V)
 
 
 def lengths_of(*pairs: int) -> list[list[int]]:

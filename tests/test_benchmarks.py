@@ -1,31 +1,45 @@
-"""What the exact arithmetic costs, as ratios against peers measured in the same run.
+"""What the exact arithmetic costs: calls of one kind side by side, in process CPU time.
 
-Groups compare a call of ours with its limit: numpy's own function, or the BLAS products of the
-same shapes. Read the `median` column inside a group; nothing here is asserted as a time.
+Read the `median` column inside a group; nothing here is asserted as a time, and ratios are for
+`logitproof bench`, which times its contenders in turns. `tox -e bench` runs both in a process of
+one thread, with no setting of BLAS.
 """
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from logitproof.core import Decoder, DecoderConfig, DecodeSession, SplitMix64, floats
-from logitproof.core.fresh import parameter_count
+from logitproof.core import Decoder, DecoderConfig, SplitMix64, Tensor, floats
+from logitproof.core.tape import RECORDING
+from logitproof.properties import decoder_strategies, laws, record_strategies, strategies
+from logitproof.properties.bench import machine
+from logitproof.properties.bench.contenders import TASKS, WHO, contenders, decoder
+from logitproof.properties.bench.sizes import REFERENCE, SIZES, batch, weights
+from logitproof.properties.scalar import Config, ScalarDecoder
+from logitproof.properties.situations import TINY
+from logitproof.properties.subjects import CoreSubject
+from logitproof.properties.truth import truth_of
 
-pytestmark = pytest.mark.benchmark
+pytestmark = pytest.mark.benchmark(timer=time.process_time, min_rounds=3, max_time=0.5)
 
-REFERENCE = DecoderConfig(
-    vocabulary_size=266, model_width=4, heads=1, feed_forward_width=4, layers=1, max_positions=4
-)
-BRIDGE = DecoderConfig(
-    vocabulary_size=266, model_width=16, heads=2, feed_forward_width=20, layers=2, max_positions=16
-)
-MID = DecoderConfig(
-    vocabulary_size=1000, model_width=128, heads=4, feed_forward_width=344, layers=4,
-    max_positions=128,
-)  # fmt: skip
-SIZES = {"reference": REFERENCE, "bridge": BRIDGE, "mid": MID}
+EXAMPLES = 50
+LAYERS: dict[str, Callable[[Decoder, Tensor], Tensor]] = {
+    "norm": lambda ours, x: ours.backbone.blocks[0].attention_norm.forward(x),
+    "attention": lambda ours, x: ours.backbone.blocks[0].attention.forward(x),
+    "swiglu": lambda ours, x: ours.backbone.blocks[0].ffn.forward(x),
+    "head": lambda ours, x: ours.head.forward(RECORDING, x),
+}
+STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
+    "sizes": decoder_strategies.sizes(),
+    "decoders and batches": decoder_strategies.decoder_cases(),
+    "merge tables": strategies.merge_tables(),
+    "run records": record_strategies.run_records(),
+}
 
 
 def values(count: int) -> np.ndarray[Any, Any]:
@@ -36,25 +50,36 @@ def drawn(rows: int, columns: int) -> np.ndarray[Any, Any]:
     return SplitMix64(rows).uniforms(rows * columns).reshape(rows, columns)
 
 
-def same_shape_products(config: DecoderConfig) -> Callable[[], None]:
-    """The matrix products of one forward and backward over a full row, by BLAS."""
-    T, D, F, V = (
-        config.max_positions, config.model_width, config.feed_forward_width, config.vocabulary_size,
-    )  # fmt: skip
-    shapes = config.layers * [*4 * [(T, D, D)], (T, D, F), (T, D, F), (T, F, D)] + [(T, D, V)]
-    operands = [(drawn(m, k), drawn(k, n), drawn(m, n)) for m, k, n in shapes]
+def contender(config: DecoderConfig, task: str, who: str) -> Callable[[], object]:
+    """The call, made once: what compiles has compiled."""
+    found = contenders(config, task, [who])
+    if who in found.missing:
+        pytest.skip(found.missing[who])
+    found.calls[who]()
+    return found.calls[who]
 
-    def run() -> None:
-        for a, b, u in operands:
-            a @ b, u @ b.T, a.T @ u
 
-    return run
+def scalar_sizes(config: DecoderConfig) -> Config:
+    return Config(
+        vocabulary_size=config.vocabulary_size,
+        model_width=config.model_width,
+        heads=config.heads,
+        feed_forward_width=config.feed_forward_width,
+        layers=config.layers,
+        max_positions=config.max_positions,
+    )
+
+
+def with_slow(*rest: str) -> list[Any]:
+    """Every size; what takes minutes at the largest carries the marker `slow`."""
+    quick = [name for name in SIZES if name != "laptop-like"]
+    return [*quick, *(pytest.param(name, marks=pytest.mark.slow) for name in rest)]
 
 
 @pytest.mark.parametrize("count", [1, 16, 256, 4096, 65536])
 @pytest.mark.parametrize("function", [floats.exp, np.exp], ids=["ours", "numpy"])
 def test_exp_is_measured(benchmark: Any, function: Any, count: int) -> None:
-    benchmark.group = f"exp of {count}"
+    benchmark.group = f"operations: exp of {count}"
     benchmark(function, values(count))
 
 
@@ -64,35 +89,68 @@ def test_contraction_is_measured(
     benchmark: Any, function: Any, shape: tuple[int, int, int]
 ) -> None:
     R, K, C = shape
-    benchmark.group = f"contraction {R}x{K}x{C}"
+    benchmark.group = f"operations: contraction {R}x{K}x{C}"
     benchmark(function, drawn(R, K), drawn(K, C))
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("what", ["products by BLAS", "forward", "forward+backward"])
-def test_decoder_is_measured(benchmark: Any, what: str, size: str) -> None:
+@pytest.mark.parametrize("size", with_slow())
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layer_is_measured(benchmark: Any, layer: str, size: str) -> None:
     config = SIZES[size]
-    decoder = Decoder(config, SplitMix64(1))
-    ids = np.arange(config.max_positions)[None] % config.vocabulary_size
+    ours = decoder(config, "ordered", weights(config))
+    ids, _ = batch(config)
+    x = ours.embedding.forward(ids).detach()
+    y = LAYERS[layer](ours, x)
+    upstream = np.ones(y.shape)
+    benchmark.group = f"operations: {layer} forward+backward, {size}"
+    benchmark(lambda: LAYERS[layer](ours, x).backward(upstream))
+
+
+@pytest.mark.parametrize("who", WHO)
+@pytest.mark.parametrize("size", with_slow("laptop-like"))
+@pytest.mark.parametrize("task", TASKS)
+def test_decoder_is_measured(benchmark: Any, task: str, size: str, who: str) -> None:
+    call = contender(SIZES[size], task, who)
+    benchmark.group = f"{task}, {size}"
+    benchmark.extra_info["machine"] = machine.facts()
+    benchmark(call)
+
+
+@pytest.mark.parametrize("what", ["core", "scalar", "truth"])
+@pytest.mark.parametrize("size", ["tiny", "reference"])
+def test_oracle_is_measured(benchmark: Any, size: str, what: str) -> None:
+    """Loss and every gradient of one full row, by three ways to the same numbers."""
+    config = {"tiny": TINY, "reference": REFERENCE}[size]
+    sizes = scalar_sizes(config)
+    given = {name: value.tolist() for name, value in weights(config).items()}
+    ids, targets = (cells.tolist() for cells in batch(config))
+    subject = CoreSubject()
+    subject.load(sizes, given)
     calls: dict[str, Callable[[], object]] = {
-        "products by BLAS": same_shape_products(config),
-        "forward": lambda: decoder.loss(ids, ids),
-        "forward+backward": lambda: decoder.loss(ids, ids).backward(),
+        "core": lambda: subject.loss_and_gradients(ids, targets),
+        "scalar": lambda: ScalarDecoder(sizes, given).run(ids, targets),
+        "truth": lambda: truth_of(sizes, given, ids, targets),
     }
-    benchmark.group = f"decoder {size}, {parameter_count(config)} parameters"
+    benchmark.group = f"oracle, {size}"
     benchmark(calls[what])
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_decode_is_measured(benchmark: Any, size: str) -> None:
-    config = SIZES[size]
-    decoder = Decoder(config, SplitMix64(1))
-    benchmark.group = f"decode one token, {size}"
-    with DecodeSession(decoder) as session:
-        session.prefill(list(range(config.max_positions - 1)))
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_strategy_is_measured(benchmark: Any, strategy: str) -> None:
+    @settings(max_examples=EXAMPLES, database=None, deadline=None, derandomize=True)
+    @given(STRATEGIES[strategy])
+    def draw(_: Any) -> None:
+        pass
 
-        def step() -> None:
-            session.truncate(config.max_positions - 1)
-            session.decode(1)
+    benchmark.group = f"strategies: {EXAMPLES} examples"
+    benchmark(draw)
 
-        benchmark(step)
+
+@pytest.mark.parametrize("id_", laws.REGISTRY)
+def test_law_is_measured(benchmark: Any, id_: str) -> None:
+    """One drawn or published case; `logitproof bench --laws` shows the whole of a verification."""
+    law = laws.REGISTRY[id_]
+    subject = CoreSubject()
+    case = next(iter(law.cases(1)))
+    benchmark.group = "laws: one case each"
+    benchmark(lambda: law.check(subject, case))

@@ -1,18 +1,28 @@
 """The derived bound of a whole decoder: no program of the class leaves it, mistakes do."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from logitproof.properties.decoder_strategies import decoder_cases
 from logitproof.properties.faults import REGISTRY as FAULTS
 from logitproof.properties.laws import REGISTRY, DecoderUnderTest, Finding
-from logitproof.properties.laws.regimes import Regime, Sizes, TruthCase, case_of, truth_cases
+from logitproof.properties.laws.regimes import (
+    Override,
+    Regime,
+    Sizes,
+    TruthCase,
+    case_of,
+    truth_cases,
+)
 from logitproof.properties.laws.truth import LAWS, Compared, finding
 from logitproof.properties.leaning import LEANS, LeaningSubject
+from logitproof.properties.reordering import ReorderedSubject
 from logitproof.properties.scalar import C_LIBRARY
 from logitproof.properties.subjects import CoreSubject, ScalarSubject
 from logitproof.properties.textbook import Forms, TextbookSubject
@@ -23,11 +33,16 @@ FORMS = (
     Forms(norm="quotient", softmax="log-sum-exp", loss="log-sum-exp", silu="sum", keeps=False),
     Forms(norm="gain-first", silu="product"),
 )
-SUBJECTS = (*map(TextbookSubject, FORMS), CoreSubject(), ScalarSubject(C_LIBRARY))
-NAMES = ["textbook", "other-forms", "gain-first", "core", "c-library"]
+SUBJECTS = (
+    *map(TextbookSubject, FORMS),
+    ReorderedSubject(1),
+    CoreSubject(),
+    ScalarSubject(C_LIBRARY),
+)
+NAMES = ["textbook", "other-forms", "gain-first", "reordered", "core", "c-library"]
 OVERFLOWING = {"inverse-root-by-sqrt", "softmax-maximum-of-batch"}  # where the class must not
 ORDERS = [f for f in FAULTS.values() if f.kind == "order" and f.id not in OVERFLOWING]
-COARSE = Format(unit=2.0**-44, eta=2.0**-1074)
+COARSE = Format(unit=2.0**-44, eta=2.0**-1074, largest=BINARY64.largest)
 SIZES = Sizes(B=1, T=3, V=4, head_width=4, F=2)
 
 
@@ -45,7 +60,6 @@ def test_a_program_of_the_class_is_never_wrong(law: Any, subject: DecoderUnderTe
 
 
 @pytest.mark.slow
-@pytest.mark.property
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.id)
 @pytest.mark.parametrize("subject", SUBJECTS, ids=NAMES)
 def test_few_entries_of_many_cases_are_undecidable(law: Any, subject: DecoderUnderTest) -> None:
@@ -63,12 +77,56 @@ def test_the_bound_is_not_idle(law: Any) -> None:
     assert max(f.worst_ratio for f in found) > 1e-2
 
 
+# x r underflows in a norm's slope, and a factor near 1000 is still to come.
+LATE_FACTOR = case_of(
+    Sizes(V=3, L=0),
+    2,
+    Regime(layout="padded", norm="offset", logits="thousand", values="dyadic"),
+    overrides=(Override(name="token_embedding.weight", place=28, value=5e-324),),
+)
+
+# The feed-forward is so large that rounding leaves no digit of what comes back through attention:
+# probabilities whose sum is 1 but for roundings meet a slope that is itself nothing else.
+NO_DIGIT_LEFT = case_of(
+    Sizes(T=2, F=2),
+    15443295135013400949,
+    Regime(values="dyadic", attention="cold"),
+    overrides=(Override(name="blocks.0.ffn_norm.gain", place=0, value=1e17),),
+)
+
+
 @pytest.mark.property
-# Partial products that underflow depend on the order of the factors: outside the class.
-@given(decoder_cases(tiny=False))
+@given(decoder_cases())
+@example(LATE_FACTOR)
+@example(NO_DIGIT_LEFT)
 def test_drawn_decoders_are_consistent_with_rounding(case: TruthCase) -> None:
     law = REGISTRY["truth.gradients"]
     assert law.check(TextbookSubject(), case).difference is None  # type: ignore[union-attr]
+
+
+@pytest.mark.property
+@given(decoder_cases(), st.integers(0, 2**32 - 1))
+@example(LATE_FACTOR, 0)
+def test_no_order_of_factors_is_a_mistake(case: TruthCase, seed: int) -> None:
+    found = [law.check(ReorderedSubject(seed), case) for law in LAWS]
+    assert [f.difference for f in found if f.difference] == []  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.id)
+def test_roundings_that_meet_a_slope_without_a_digit_are_no_mistake(law: Any) -> None:
+    subject = TextbookSubject(Forms(softmax="log-sum-exp"))
+    assert law.check(subject, NO_DIGIT_LEFT).difference is None
+
+
+def test_a_late_factor_widens_the_bound_of_the_entry_that_it_meets() -> None:
+    (override,) = LATE_FACTOR.overrides
+    plain = replace(LATE_FACTOR, overrides=(replace(override, value=0.0),))
+    lost, kept = (
+        case.truth.gradients["token_embedding.weight"].roundings.absolute
+        for case in (LATE_FACTOR, plain)
+    )
+    assert 1e3 < lost[4] / kept[4] < 1e7
+    assert np.delete(lost, 4) == pytest.approx(np.delete(kept, 4))
 
 
 @pytest.mark.fault

@@ -12,6 +12,7 @@ import pytest
 
 from logitproof.core import DecodeSession, Parameter, SplitMix64, TextInputEncoder, initial
 from logitproof.core.codes import Code
+from logitproof.core.kernels import KERNELS
 from logitproof.core.planner import admit
 from logitproof.core.records import ModelRecord, RunRecord
 from logitproof.core.tape import RECORDING
@@ -37,6 +38,13 @@ def test_an_admitted_decoder_has_the_published_loss(scale: str, bits: str, raw: 
     batch = ([[0, 99, 100]], [[99, 100, 1]])
     assert decoder.loss(*batch).value.astype(">f8").tobytes().hex() == bits
     assert decoder.loss_sum(*batch).value.astype(">f8").tobytes().hex() == raw
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_decoder_runs_on_the_kernel_of_its_record(name: str) -> None:
+    run = RunRecord.fixture("bridge-ci").replace(kernel=name)
+    made = admit(ModelRecord.scale("bridge"), run).construct(SplitMix64(4701)).decoder
+    assert made.kernel is made.backbone.kernel is made.head.kernel is KERNELS[name]
 
 
 @pytest.mark.parametrize(("scale", "state"), PAIRS)

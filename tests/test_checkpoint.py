@@ -66,8 +66,8 @@ class Doubling:
         self.attention = shaken_decoder(TINY).backbone.blocks[0].attention
         self.contexts: list[Any] = []
 
-    def forward(self, x: Tensor, *, layout: object, context: Any) -> Tensor:
-        del layout
+    def forward(self, x: Tensor, *, layout: object, context: Any, kernel: object) -> Tensor:
+        del layout, kernel
         self.contexts.append(context)
         for weight in self.parameters:
             x = context.apply(ops.mul, x, weight)
@@ -84,7 +84,7 @@ def chain(*, recomputed: bool) -> tuple[Parameter, list[Doubling], Tensor]:
             given: Any = block
             x = checkpoint(given, x, layout=layout, context=RECORDING, layer=layer)
         else:
-            x = block.forward(x, layout=layout, context=RECORDING)
+            x = block.forward(x, layout=layout, context=RECORDING, kernel=None)
     return start, blocks, x
 
 
@@ -192,7 +192,7 @@ def test_a_refusal_while_recomputing_commits_nothing() -> None:
     assert learned_state(decoder) == before
 
 
-@pytest.mark.parametrize("number", [0, 20, 60])
+@pytest.mark.parametrize("number", [0, 1])
 def test_an_interrupt_while_recomputing_commits_nothing(number: int) -> None:
     decoder = warm_decoder(TINY)
     run = composed(decoder, ragged(packed=False), recomputed=True)

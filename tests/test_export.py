@@ -161,6 +161,22 @@ def test_every_operation_stands_in_the_text_with_all_its_words(pack: Path) -> No
     assert blocks[-1].split("\n")[-2] == f"cases {len(cases)}"
 
 
+@pytest.mark.parametrize(
+    "op", sorted({c.setup["op"] for c in load.read() if c.kind == "operation"})
+)
+def test_the_text_defines_every_operation(op: str) -> None:
+    definition = re.search(rf"^# {op} .*\n(?:#  .*\n)*", lines.HEADING, re.MULTILINE)
+    assert definition is not None
+    assert {"y", "u"} <= set(re.findall(r"\w+", definition[0]))
+
+
+def test_the_text_defines_every_argument() -> None:
+    taken = [c for c in load.read() if c.kind == "operation" and c.refusal is None]
+    names = {name for case in taken for name in case.input["arguments"]}
+    definitions = lines.HEADING.partition("ARITHMETIC")[2]
+    assert {name for name in names if not re.search(rf"\b{name}\b", definitions)} == set()
+
+
 def test_the_lines_of_a_case() -> None:
     one, two = "3ff0000000000000", "4000000000000000"
     case = load.Case(

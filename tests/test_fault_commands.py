@@ -46,6 +46,16 @@ def test_a_law_that_sees_nothing_lets_the_fault_survive(capsys: pytest.CaptureFi
     assert "1 SURVIVE: kv-by-query-heads." in text
 
 
+def test_progress_is_told_without_a_terminal_too(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["faults", "run", "--all", "--law", "gather.wide-ids", "--fault", "*-in-single*"]
+    cli.main([*arguments, "--examples", "1"])
+    out, err = capsys.readouterr()
+    total = sum("-in-single" in fault for fault in REGISTRY)
+    counts = [int(line.split(" of ")[0]) for line in err.splitlines()]
+    assert counts == sorted({-(-total * tenth // 10) for tenth in range(1, 11)})
+    assert "\x1b" not in err + out
+
+
 def test_a_run_writes_its_matrix(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "kills.json"
     printed(capsys, "faults", "run", *QUICK, "--json", str(file))

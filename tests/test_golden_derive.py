@@ -50,7 +50,8 @@ def edited(root: Path, old: str, new: str, subject: str) -> None:
 def copied(tmp_path: Path) -> Path:
     for name in write.BESIDE:
         shutil.copy(load.folder().parent / name, tmp_path / name)
-    shutil.copytree(load.folder().parent / "records", tmp_path / "records")
+    for name in write.FOLDERS_BESIDE:
+        shutil.copytree(load.folder().parent / name, tmp_path / name)
     return shutil.copytree(load.folder(), tmp_path / load.DATA)
 
 
@@ -265,17 +266,17 @@ def test_the_command_names_what_differs_first(
 
 def test_the_command_lists_by_flag_and_origin(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["golden", "list", "--flag", "ring-traffic", "--origin", "published"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "1 cases in 1 files"
+    assert capsys.readouterr().out.splitlines()[-1] == "2 cases in 1 files"
 
 
 def test_the_command_proposes_and_accepts(
     copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     edited(copied, "a segment's positions", "its positions", "layouts")
-    places = ["--root", str(copied), "--side", str(tmp_path / "side")]
-    assert cli.main(["golden", "diff", *places]) == 1
+    root, side = ["--root", str(copied)], ["--side", str(tmp_path / "side")]
+    assert cli.main(["golden", "diff", *root]) == 1
     assert "layouts/full: changed" in capsys.readouterr().out
-    assert cli.main(["golden", "regenerate", *places, "--accept", "layouts/full"]) == 0
+    assert cli.main(["golden", "regenerate", *root, *side, "--accept", "layouts/full"]) == 0
     assert list(check.check_files(copied)) == []
 
 
@@ -297,7 +298,8 @@ def test_the_diff_names_the_operation_that_differs_first(
         ["check", "unheard-of"],
         ["check", "--root", "unheard-of"],
         ["list", "--origin", "recorded"],
-        ["diff", "--side", str(load.folder())],
+        ["regenerate", "--side", str(load.folder())],
+        ["regenerate", "--side", str(load.folder() / "side")],
         ["regenerate", "--seal", "--root", "unheard-of"],
     ],
     ids=" ".join,

@@ -45,7 +45,8 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     golden = tmp_path_factory.mktemp("golden")
     for name in write.BESIDE:
         shutil.copy(load.folder().parent / name, golden / name)
-    shutil.copytree(load.folder().parent / "records", golden / "records")
+    for name in write.FOLDERS_BESIDE:
+        shutil.copytree(load.folder().parent / name, golden / name)
     return shutil.copytree(load.folder(), golden / load.DATA)
 
 

@@ -6,16 +6,18 @@ from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from logitproof.properties import cli, laws
 from logitproof.properties.faults import REGISTRY as FAULTS
 from logitproof.properties.laws.regimes import truth_cases
-from logitproof.properties.subjects import CoreSubject
+from logitproof.properties.laws.ulps import EDGES, added, ulp_counts
+from logitproof.properties.subjects import StepsSubject
 from logitproof.properties.verify.census import cells
 from logitproof.properties.verify.command import verify
 from logitproof.properties.verify.matrix import KillMatrix
-from logitproof.properties.verify.page import page
+from logitproof.properties.verify.page import by_family, page
 from logitproof.properties.verify.report import Report
 from logitproof.properties.verify.running import Plan
 
@@ -62,7 +64,7 @@ def elements(text: str) -> Elements:
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Report:
     replays, plan = tmp_path_factory.mktemp("replays"), Plan(decoder="core", examples=4)
     with FAULTS["mask-off-by-one"]:
-        return verify(FEW, CoreSubject, plan, "quick", replays, lambda _: None)
+        return verify(FEW, StepsSubject, plan, "quick", replays, lambda _: None)
 
 
 def test_the_page_is_well_formed_without_scripts_or_fetches(broken: Report) -> None:
@@ -108,6 +110,36 @@ def test_the_page_shows_ratios_as_bars_and_histograms(broken: Report) -> None:
     assert 'aria-label="1.5 of the bound"' in text
 
 
+def test_the_page_shows_how_many_ulps_away_entries_lie(broken: Report) -> None:
+    ulps = (5, *(0,) * 6, 2, *(0,) * (len(EDGES) - 7))
+    measured = replace(broken.verdicts[0], ratios=(0.5,), ulps=ulps, verdict="holds")
+    text = page(replace(broken, verdicts=(measured,)), None)
+    assert "<title>\N{LESS-THAN OR EQUAL TO}0.5 ulp: 5</title>" in text
+    assert "<title>\N{LESS-THAN OR EQUAL TO}64 ulp: 2</title>" in text
+    assert text.count(" ulp: ") == len(ulps)
+
+
+def test_a_failure_shows_how_many_ulps_away_its_entries_lie(broken: Report) -> None:
+    failed = next(v for v in broken.failed if sum(v.away) > 1)
+    card = page(replace(broken, verdicts=(failed,)), None).partition('class="card"')[2]
+    assert 'aria-label="entries by their distance in ulps"' in card
+
+
+def test_a_failure_tells_what_the_bound_covers(broken: Report) -> None:
+    failed = replace(broken.failed[0], grants={"norm": f"any order {EVIL}"})
+    text = page(replace(broken, verdicts=(failed,)), None)
+    assert f"<dt>covers</dt><dd>norm: any order {escape(EVIL)}</dd>" in text
+
+
+def test_a_family_stands_in_one_piece_with_a_square_for_each_law(broken: Report) -> None:
+    apart = (replace(broken.failed[0], id="a.x"), replace(broken.failed[0], id="b.y"),
+             replace(broken.failed[0], id="a.z", verdict="holds"))  # fmt: skip
+    text = page(replace(broken, verdicts=apart), None)
+    assert [v.id for v in by_family(apart)] == ["a.x", "a.z", "b.y"]
+    assert text.count('<div class="family bad"><b>a</b>\n<span>1 of 2</span>') == 1
+    assert text.count('<tr class="family">') == 2
+
+
 def test_the_page_shows_what_was_tried(broken: Report) -> None:
     text = page(broken, None)
     assert "<h3>weights</h3>" in text
@@ -142,6 +174,13 @@ def test_a_kill_that_needs_more_examples_is_paler(broken: Report) -> None:
     text = page(broken, matrix)
     assert [text.count(f'class="killed{kind}"') for kind in ("", " early", " late")] == [1, 1, 1]
     assert "<title>seen / e.f: killed by 6 examples</title>" in text
+
+
+def test_ulps_are_counted_by_doubling_bins() -> None:
+    expected = np.array([1.0, 1.0, 1.0, 0.0, 1.0])
+    counts = ulp_counts(2.0**-52 * np.array([0.0, 3.0, -4.0, 2.0**-1022, np.inf]), expected)
+    assert counts == (1, 1, 0, 2, *(0,) * 9, 1)
+    assert added((), counts) == counts == added(counts, ())
 
 
 def test_without_a_matrix_there_is_no_heat_map(broken: Report) -> None:

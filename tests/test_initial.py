@@ -1,5 +1,7 @@
 """The generator, drawn matrices, the depth policy."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -129,10 +131,12 @@ def test_loaded_parameters_are_never_scaled() -> None:
 def test_a_budget_one_below_the_need_draws_nothing(budget: str) -> None:
     need = {"max_parameters": parameter_count(config(2)), "max_positions": 4}[budget]
     rng = SplitMix64(3)
+    less: Any = {budget: need - 1}
     with pytest.raises(Refusal) as refused:
-        fresh_decoder(config(2), rng, **{budget: need - 1})
+        fresh_decoder(config(2), rng, **less)
     assert (refused.value.required, refused.value.limit, rng.state) == (need, need - 1, 3)
-    fresh_decoder(config(2), rng, **{budget: need})
+    enough: Any = {budget: need}
+    fresh_decoder(config(2), rng, **enough)
 
 
 def test_parameter_count_is_that_of_the_arrays() -> None:

@@ -117,6 +117,42 @@ def test_weighted_rows_are_their_loop(kept: int, D: int) -> None:
     assert same_bits(floats.weighted_rows(weights, rows), want)
 
 
+@pytest.mark.parametrize("steps", [False, True])
+@pytest.mark.parametrize("shape", [(3, 17, 33), (1, 8, 2), (2, 5, 1), (4, 0, 3), (4, 3, 0)])
+def test_products_of_a_row_are_their_loop(
+    shape: Any, steps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ordered = floats.contraction_is_ordered() and not steps
+    monkeypatch.setattr(floats, "contraction_is_ordered", lambda: ordered)
+    N, K, C = shape
+    rows, matrices = loops.mixed(N, K), loops.mixed(N, K + 2, C + 3, seed=1)[:, :K, :C]
+    want = loops.contract(rows[:, None], np.ascontiguousarray(matrices))[:, 0]
+    assert same_bits(floats.row_products(rows, matrices), want, empty=True)
+
+
+def test_dots_of_rows_are_their_loop() -> None:
+    left, right = loops.mixed(3, 33), loops.mixed(3, 33, seed=1)
+    want = loops.contract(left[:, None], right[:, :, None])[:, 0, 0]
+    assert same_bits(floats.row_dots(left, right), want)
+
+
+@pytest.mark.parametrize("lanes", [2, 3])
+@pytest.mark.parametrize("columns", [2, 7, 32])
+def test_a_lane_turned_round_is_its_loop(lanes: int, columns: int) -> None:
+    left, right = loops.mixed(lanes, 64, 65), loops.mixed(lanes, 65, columns, seed=1)
+    assert left[0].size >= floats.TURNED_LANE
+    assert same_bits(floats.contract(left, right), floats.contract_steps(left, right))
+
+
+def test_a_large_transposed_matrix_is_copied_as_it_is() -> None:
+    values = loops.mixed(130, 127)
+    assert values.size >= floats.STRIPPED_COPY
+    copy = floats.row_major(values.T)
+    assert same_bits(copy, values.T.copy())
+    assert copy.flags.c_contiguous
+    assert floats.row_major(values) is values
+
+
 # --- sums ------------------------------------------------------------------------------------
 
 SUMMED = [((7,), 0), ((3, 5), 0), ((3, 5), 1), ((2, 33, 3), 1), ((1, 1), 1), ((129, 2), 0)]
@@ -141,6 +177,31 @@ def test_running_sums_are_their_loop_in_every_layout(shape: Any, axis: int, layo
 @pytest.mark.parametrize(("shape", "axis", "out"), [((0,), 0, ()), ((2, 0), 1, (2,))])
 def test_a_total_of_nothing_is_plus_zero(shape: Any, axis: int, out: Any) -> None:
     assert same_bits(floats.total(np.zeros(shape), axis=axis), np.zeros(out))
+
+
+LARGE = [((40, 33), 0), ((40, 33), 1), ((2, 20, 33), 2), ((33, 4, 5), 0), ((300, 1), 0),
+         ((1, 300), 1), ((9, 2), 0), ((4, 70, 3), 1)]  # fmt: skip
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("layout", loops.LAYOUTS)
+@pytest.mark.parametrize(("shape", "axis"), LARGE)
+def test_a_large_total_is_its_running_sum(
+    shape: Any, axis: int, layout: str, keep: bool, ordered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    possible = floats.reduction_is_ordered() and ordered
+    monkeypatch.setattr(floats, "reduction_is_ordered", lambda: possible)
+    values = loops.mixed(*shape)
+    seen = floats.total(loops.LAYOUTS[layout](values), axis=axis, keep=keep)
+    want = loops.total(values, axis)
+    assert same_bits(seen, np.expand_dims(want, axis) if keep else want)
+
+
+def test_the_self_check_of_sums_sees_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    ordered = floats._sum_of_rows
+    monkeypatch.setattr(floats, "_sum_of_rows", lambda rows: ordered(rows[::-1].copy()))
+    assert not floats._reduction_keeps_order(5, 64)
 
 
 def test_a_mean_divides_its_total_once() -> None:

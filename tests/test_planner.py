@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from logitproof.core import SplitMix64, build, modes, planner, sizes
+from logitproof.core import SplitMix64, build, kernels, modes, planner, sizes
 from logitproof.core.census import census
 from logitproof.core.codes import Code
 from logitproof.core.errors import AdmissionRefusal, CapacityRefusal
@@ -173,8 +173,13 @@ def test_one_changed_model_field_is_one_reason(changes: dict[str, Any], code: Co
 
 
 def test_a_kernel_that_has_no_code_is_not_admitted() -> None:
-    planned = plan(REFERENCE, REFERENCE_RUN.replace(kernel="blas-f64"))
+    planned = plan(REFERENCE, REFERENCE_RUN.replace(kernel="none"))
     assert [reason.code for reason in planned.refusals] == [Code.KERNEL]
+
+
+@pytest.mark.parametrize("name", kernels.KERNELS)
+def test_every_kernel_that_has_code_is_admitted(name: str) -> None:
+    assert admit(REFERENCE, REFERENCE_RUN.replace(kernel=name)).plan.admissible
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,6 @@ from logitproof.core import (
     ops,
 )
 from logitproof.core.backbone import ExecutionIdentity
-from logitproof.core.layers import SwiGlu
 from logitproof.properties.compare import same_bits
 from logitproof.properties.interrupts import before_first, calls_of
 from logitproof.properties.situations import (
@@ -321,7 +320,7 @@ def test_nothing_is_assigned_while_a_forward_reads_it(name: str, recomputed: boo
     prepared = hand_over(decoder, context=RECORDING, embeddings=leaf, producer_parameters=(made,))
     read = {**decoder.parameters, "vectors": leaf, "made": made}[name]
     forward = decoder.backbone.forward_recomputed if recomputed else decoder.backbone.forward
-    with before_first(SwiGlu, "forward", lambda: read.assign(read.value)):
+    with before_first(DecoderBackbone, "run_blocks", lambda: read.assign(read.value)):
         refused = refusal(lambda: forward(prepared))
     assert (type(refused), refused.code, refused.what) == (StateRefusal, Code.VALUE_BORROWED, name)
     read.assign(read.value)

@@ -60,7 +60,7 @@ def test_every_product_has_the_bits_of_the_file(program: Path, tmp_path: Path) -
     products = [case for case in cases if case.setup["op"] == "matmul" and "value" in case.expect]
     words = sum(len(load.cells(case.expect["value"])) for case in products)
     assert len(products) > 5
-    counted = f"{len(products)} of {len(cases)} cases are products of matrices"
+    counted = f"{len(products)} of {len(cases)} cases are products with exact values"
     assert (code, said) == (0, f"{counted}: {words} words compared, all equal\n")
 
 

@@ -85,6 +85,13 @@ def test_logits_reach_a_thousand_and_nearly_the_largest_double() -> None:
     assert 1e289 < logit_spread(case(logits="huge")) < 1e292
 
 
+def test_offset_logits_lie_around_1e17_and_differ() -> None:
+    logits = case(logits="offset").truth.logits.doubles[0]
+    assert np.abs(logits).min() > 1e15
+    assert 1e16 < np.abs(logits).max() < 1e18
+    assert (logits.max(axis=-1) - logits.min(axis=-1)).max() > 1e11
+
+
 def test_subnormal_logits_are_subnormal_and_not_all_zero() -> None:
     logits = np.abs(case(values="subnormal").truth.logits.doubles[0])
     assert logits.max() < 2.0**-1022

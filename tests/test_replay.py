@@ -1,11 +1,13 @@
 """`logitproof replay`: a failing case, small, told in plain data, and tried again anywhere."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from logitproof.properties import cli, laws
@@ -13,12 +15,13 @@ from logitproof.properties.faults import REGISTRY as FAULTS
 from logitproof.properties.laws import Law
 from logitproof.properties.laws.cases import Case, full_cases, mixed_cases
 from logitproof.properties.laws.difference import Difference
-from logitproof.properties.laws.regimes import truth_cases
-from logitproof.properties.subjects import CoreSubject
+from logitproof.properties.laws.drawn import Draw
+from logitproof.properties.laws.regimes import Override, Regime, Sizes, case_of, truth_cases
+from logitproof.properties.subjects import StepsSubject
 from logitproof.properties.verify.divergence import divergence
 from logitproof.properties.verify.places import place_of
 from logitproof.properties.verify.plain import NotPlain, from_plain, to_plain
-from logitproof.properties.verify.replay import Replay, text_of
+from logitproof.properties.verify.replay import Replay, read, text_of
 from logitproof.properties.verify.shrinking import failure, shrunk, smaller
 
 Output = pytest.CaptureFixture[str]
@@ -37,12 +40,14 @@ SMALLEST = [
 def stored(tmp_path: Path) -> Path:
     """The replay of a case that a planted fault fails."""
     with FAULTS["mask-off-by-one"]:
-        cli.main(["verify", "--law", CAUSALITY.id, "--replays", str(tmp_path)])
+        cli.main(
+            ["verify", "--decoder", "core-steps", "--law", CAUSALITY.id, "--replays", str(tmp_path)]
+        )
     return tmp_path / "decoder.prefix-causality.replay.json"
 
 
 def first_failing(law: Law) -> Any:
-    return next(case for case in law.cases(40) if failure(law, CoreSubject, case) is not None)
+    return next(case for case in law.cases(40) if failure(law, StepsSubject, case) is not None)
 
 
 def test_a_replay_fails_with_the_fault_and_holds_without(stored: Path, capsys: Output) -> None:
@@ -65,7 +70,7 @@ def test_a_replay_is_tried_on_another_decoder(stored: Path) -> None:
 def test_a_replay_holds_its_case_as_plain_data(stored: Path) -> None:
     facts = json.loads(stored.read_text("utf-8"))
     assert list(facts) == ["format", "laws", "law", "decoder", "case", "found"]
-    assert (facts["laws"], facts["decoder"]) == (laws.VERSION, "core")
+    assert (facts["laws"], facts["decoder"]) == (laws.VERSION, "core-steps")
     assert facts["case"]["scale"] == "3ff0000000000000"
     assert facts["case"]["ids"] == [[0, 0]]
     assert facts["case"]["config"]["rope_base"] == "40c3880000000000"
@@ -178,9 +183,9 @@ def test_a_failing_case_shrinks_to_the_same_small_one(
     law = laws.REGISTRY[law_id]
     with FAULTS[fault]:
         case = first_failing(law)
-        small = shrunk(law, CoreSubject, case)
-        assert small == shrunk(law, CoreSubject, case)
-        before, after = (failure(law, CoreSubject, c) for c in (case, small))
+        small = shrunk(law, StepsSubject, case)
+        assert small == shrunk(law, StepsSubject, case)
+        before, after = (failure(law, StepsSubject, c) for c in (case, small))
     assert before is not None
     assert after is not None
     assert before.kind == after.kind
@@ -189,14 +194,14 @@ def test_a_failing_case_shrinks_to_the_same_small_one(
 
 def test_a_case_that_holds_stays_as_it_is() -> None:
     case = next(full_cases(1))
-    assert shrunk(CAUSALITY, CoreSubject, case) is case
+    assert shrunk(CAUSALITY, StepsSubject, case) is case
 
 
 @pytest.mark.parametrize("case", [*islice(mixed_cases(6), 3, 6)], ids=lambda c: f"seed-{c.seed}")
 def test_every_smaller_case_is_a_valid_one(case: Case) -> None:
     law = laws.REGISTRY["decoder.recomputation"]
     candidates = list(smaller(case))
-    assert [c for c in candidates if failure(law, CoreSubject, c) is not None] == []
+    assert [c for c in candidates if failure(law, StepsSubject, c) is not None] == []
     assert len(candidates) > 10
 
 
@@ -204,16 +209,75 @@ def test_every_smaller_case_is_a_valid_one(case: Case) -> None:
 def test_every_smaller_case_of_a_regime_is_a_valid_one(case: Case) -> None:
     law = laws.REGISTRY["truth.logits"]
     candidates = list(smaller(case))
-    assert [c for c in candidates[::6] if failure(law, CoreSubject, c) is not None] == []
+    assert [c for c in candidates[::6] if failure(law, StepsSubject, c) is not None] == []
     assert len(candidates) > 10
 
 
 def test_a_case_of_a_regime_shrinks_to_what_the_fault_needs() -> None:
     law = laws.REGISTRY["truth.logits"]
     with FAULTS["packed-segments-leak"]:
-        small = shrunk(law, CoreSubject, first_failing(law))
-    assert str(small).startswith("regime layout=packed; xavier weights from seed 0; V=2 D=2")
+        small = shrunk(law, StepsSubject, first_failing(law))
+    told = "regime values=dyadic, layout=packed; dyadic weights from seed 0; V=2 D=2"
+    assert str(small).startswith(told)
     assert small.segments == ((1, 1),)
+
+
+def law_on(check: Callable[[Any], bool], name: str = "truth.logits") -> Law:
+    """A law of these cases that fails where the check says so."""
+    wrong = Difference(what="z", expected="1", actual="2", at=(0,))
+    return replace(laws.REGISTRY[name], check=lambda _, case: wrong if check(case) else None)
+
+
+@pytest.mark.parametrize(
+    ("needed", "overrides"),
+    [
+        (lambda _: True, ()),
+        (lambda values: len(values) > 1, (0.0, 0.0)),
+        (lambda values: any(v < 0.0 for v in values), (-1.0,)),
+        (lambda values: any(v > 1.0 for v in values), (2.0,)),
+        (lambda values: any(v > 1e16 for v in values), (1e17,)),
+    ],
+    ids=["none", "two", "negative", "above-1", "large"],
+)
+def test_weights_set_by_hand_shrink_to_none_or_to_small_whole_numbers(
+    needed: Callable[[list[float]], bool], overrides: tuple[float, ...]
+) -> None:
+    name, values = "final_norm.gain", (1e17, -0.3, 5e-324)
+    given = tuple(Override(name=name, place=i, value=v) for i, v in enumerate(values))
+    case = case_of(Sizes(B=2, T=3, V=4, L=2, heads=2), 9, Regime(norm="spiky"), overrides=given)
+    law = law_on(lambda c: needed([o.value for o in c.overrides]))
+    small = shrunk(law, StepsSubject, case)
+    assert tuple(o.value for o in small.overrides) == overrides
+    config, regime = small.config, small.regime
+    sizes = (len(small.ids), len(small.ids[0]), config.layers, config.heads, config.model_width)
+    assert (sizes, regime) == ((1, 1, 0, 1, 2), Regime(values="dyadic"))
+
+
+def test_a_regime_that_the_failure_needs_stays() -> None:
+    case = case_of(Sizes(T=3), 9, Regime(norm="spiky", attention="hot", logits="thousand"))
+    small = shrunk(law_on(lambda c: c.regime.norm == "spiky"), StepsSubject, case)
+    assert small.regime == Regime(norm="spiky", values="dyadic")
+
+
+def test_weights_shrink_to_small_eighths() -> None:
+    small = shrunk(law_on(lambda _: True, "decoder.raw-sum"), StepsSubject, next(full_cases(1)))
+    flat = [x for value in small.weights.values() for x in np.ravel(value)]
+    assert small.dyadic
+    assert all(abs(x) <= 2.0 and (8.0 * x).is_integer() for x in flat)
+
+
+def test_values_of_parts_shrink_to_the_plainest_that_the_law_is_tried_on() -> None:
+    law = law_on(lambda _: True, "norm.definition")
+    assert shrunk(law, StepsSubject, Draw(seed=7, size=3, regime="tiny")).regime == "uniform"
+    needing = law_on(lambda draw: draw.regime == "tiny", "norm.definition")
+    assert shrunk(needing, StepsSubject, Draw(seed=7, size=3, regime="tiny")).regime == "tiny"
+
+
+def test_a_replay_without_what_came_later_is_read(stored: Path) -> None:
+    facts = json.loads(stored.read_text("utf-8"))
+    del facts["case"]["dyadic"]
+    stored.write_text(json.dumps(facts), encoding="utf-8")
+    assert read(stored).case.dyadic is False
 
 
 def at(what: str, *index: int) -> Difference:
@@ -251,7 +315,7 @@ def test_a_place_is_told_in_the_words_of_a_decoder(
 @pytest.mark.parametrize("law", ["decoder.scalar-bits", "published.logits", "truth.logits"])
 def test_a_right_forward_leaves_the_scalar_decoders_nowhere(law: str) -> None:
     cases = islice(laws.REGISTRY[law].cases(8), 8)
-    assert [place for case in cases if (place := divergence(CoreSubject, case))] == []
+    assert [place for case in cases if (place := divergence(StepsSubject, case))] == []
 
 
 @pytest.mark.parametrize(
@@ -266,21 +330,21 @@ def test_a_right_forward_leaves_the_scalar_decoders_nowhere(law: str) -> None:
 def test_the_first_stage_that_is_wrong_is_told(fault: str, stage: str) -> None:
     law = laws.REGISTRY["decoder.scalar-bits"]
     with FAULTS[fault]:
-        place = divergence(CoreSubject, first_failing(law))
+        place = divergence(StepsSubject, first_failing(law))
     assert str(place).startswith(stage)
 
 
 def test_without_taps_or_a_batch_there_is_no_stage() -> None:
     case = next(full_cases(1))
     assert divergence(Untapped, case) is None
-    assert divergence(CoreSubject, next(iter(laws.REGISTRY["gather.duplicates"].cases(1)))) is None
+    assert divergence(StepsSubject, next(iter(laws.REGISTRY["gather.duplicates"].cases(1)))) is None
 
 
-class Untapped(CoreSubject):
+class Untapped(StepsSubject):
     capabilities: Mapping[str, bool] = {}
 
 
-class Rough(CoreSubject):
+class Rough(StepsSubject):
     """Logits a little off; it promises no bits."""
 
     capabilities: Mapping[str, bool] = {"taps": True}

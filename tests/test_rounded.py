@@ -60,21 +60,24 @@ def test_rounded_exp_keeps_its_bits_with_every_rounding_undecided(
 
 
 @pytest.mark.parametrize("count", [2_000, pytest.param(140_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("crossover", [0, 1 << 30])
 @pytest.mark.parametrize("function", ["log", "log1p"])
 def test_rounded_logarithms_keep_their_bits_with_every_rounding_undecided(
-    monkeypatch: pytest.MonkeyPatch, function: str, count: int
+    monkeypatch: pytest.MonkeyPatch, function: str, crossover: int, count: int
 ) -> None:
     xs = np.array(inputs.arguments(function, count, seed=1))
     decided = getattr(rounded, function)(xs)
     monkeypatch.setattr(logarithm, "ERROR", 1e4)
+    monkeypatch.setattr(rounded, "LOG_CROSSOVER", crossover)
     undecided = getattr(rounded, function)(xs)
     assert bits(undecided) == bits(decided)
     assert misrounded(function, xs.tolist(), undecided) == []
 
 
 @pytest.mark.parametrize("function", FIVE)
-def test_rounded_functions_decide_planted_hard_cases(function: str) -> None:
-    xs = [float.fromhex(text) for text in inputs.HARD[function]]
+@pytest.mark.parametrize("repeats", [1, 50])
+def test_rounded_functions_decide_planted_hard_cases(function: str, repeats: int) -> None:
+    xs = [float.fromhex(text) for text in inputs.HARD[function]] * repeats
     assert misrounded(function, xs, getattr(rounded, function)(np.array(xs))) == []
 
 
@@ -96,10 +99,12 @@ def test_rounded_exp_leaves_hard_cases_to_the_exact_path(
 
 
 @pytest.mark.parametrize("function", ["log", "log1p"])
+@pytest.mark.parametrize("crossover", [0, 1 << 30])
 def test_rounded_logarithms_seldom_take_the_exact_path(
-    monkeypatch: pytest.MonkeyPatch, function: str
+    monkeypatch: pytest.MonkeyPatch, function: str, crossover: int
 ) -> None:
     asked: list[float] = []
+    monkeypatch.setattr(rounded, "LOG_CROSSOVER", crossover)
     monkeypatch.setattr(exact, function, lambda x: noted(asked, x, 1.0))
     stream = inputs.Stream(3)
     getattr(rounded, function)(np.array([stream.uniform(0.01, 100.0) for _ in range(20_000)]))
@@ -142,10 +147,11 @@ def test_rounded_functions_ignore_the_memory_layout(
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_rounded_exp_has_the_same_bits_one_by_one_and_together(size: int) -> None:
-    xs = inputs.arguments("exp", size, seed=7)
-    together = rounded.exp(np.array(xs))
-    assert bits(together) == bits(np.concatenate([rounded.exp(np.array([x])) for x in xs]))
+@pytest.mark.parametrize("name", ["exp", "log", "log1p"])
+def test_rounded_functions_have_the_same_bits_one_by_one_and_together(name: str, size: int) -> None:
+    xs, function = inputs.arguments(name, size, seed=7), getattr(rounded, name)
+    together = function(np.array(xs))
+    assert bits(together) == bits(np.concatenate([function(np.array([x])) for x in xs]))
 
 
 @pytest.mark.parametrize("function", ALL.values(), ids=ALL)
@@ -281,11 +287,17 @@ def test_importing_rounded_leaves_mpmath_alone() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float16, np.int64, np.uint8])
+@pytest.mark.parametrize("kind", [np.float32, np.float16, ">f8", np.int64, np.uint8])
 def test_other_numbers_give_the_bits_of_their_float64(kind: Any) -> None:
     given = np.array([1, 2, 3], dtype=kind)
     assert rounded.exp(given).tobytes() == rounded.exp(given.astype(np.float64)).tobytes()
     assert rounded.log(given).tobytes() == rounded.log(given.astype(np.float64)).tobytes()
+
+
+def test_an_integer_beyond_the_mantissa_is_taken_where_float64_holds_it() -> None:
+    assert (
+        rounded.log(np.array([3 << 60])).tobytes() == rounded.log(np.array([3.0 * 2**60])).tobytes()
+    )
 
 
 def test_an_integer_beyond_the_mantissa_is_refused() -> None:

@@ -101,6 +101,12 @@ def test_a_power_is_correctly_rounded(base: float, exponent: float) -> None:
     assert rounding.is_correctly_rounded("pow", exponent, result, base=base)
 
 
+def test_a_power_beyond_every_double_is_its_limit() -> None:
+    assert rounded.pow(2.0**-900, 1e46) == rounded.pow(2.0**900, -1e46) == 0.0
+    assert rounded.pow(2.0**900, 1e46) == rounded.pow(2.0**-900, -1e46) == math.inf
+    assert rounded.pow(1.0746645797845052e-216, 31.0) == 0.0  # an odd factor of many bits
+
+
 @pytest.mark.parametrize("name", ["exp", "log1p", "sin", "cos"])
 @pytest.mark.parametrize("zero", [0.0, -0.0])
 def test_a_function_of_zero_is_exact(name: str, zero: float) -> None:

@@ -21,19 +21,20 @@ from logitproof.core import (
     NumericRefusal,
     Refusal,
     StateRefusal,
-    TextOutputHead,
+    row,
 )
 from logitproof.core.arrays import SIZE_LIMIT
 from logitproof.core.cache import LayerCache, WorkCounters
-from logitproof.core.layers import Linear
 from logitproof.properties.compare import same_bits
 from logitproof.properties.interrupts import (
+    BLOCK_STAGES,
     STAGES,
     Interrupted,
     Stage,
     before_first,
     calls_of,
     failing_operation,
+    on_checked_path,
 )
 from logitproof.properties.situations import (
     BRIDGE,
@@ -65,6 +66,10 @@ CALLS: dict[str, Callable[[DecodeSession], object]] = {
     "extend": lambda session: session.extend([2, 3, 4]),
 }
 LAST_TOKEN = {"decode": 0, "extend": 2}
+CALL_STAGES = [
+    *[("decode", stage) for stage in STAGES],
+    *[("extend", stage) for stage in BLOCK_STAGES],
+]
 SPLITS = [sizes for T in range(1, 7) for sizes in splits(T)]
 # Weights, norm and mixture of a probe round at most 300 times, by half an ulp of 2^10 at most.
 PROBE_TOLERANCE = 300 * 2.0**-53 * 2.0**10
@@ -86,9 +91,9 @@ def refusal(call: Callable[[], object]) -> Refusal:
 def mixtures(decoder: Decoder, call: Callable[[], object]) -> list[float]:
     """What the probe's attention mixes, token by token."""
     output = decoder.backbone.blocks[0].attention.output
-    with calls_of(Linear, "forward") as calls:
+    with calls_of(row, "linear_rows") as calls:
         call()
-    return [float(x.value[0, 0, 0]) for layer, x in calls if layer is output]
+    return [float(value) for layer, x, _ in calls if layer is output for value in x[:, 0]]
 
 
 # cache.md section 9
@@ -405,8 +410,7 @@ def test_a_layer_of_another_length_binds_nothing() -> None:
 
 
 @pytest.mark.parametrize("layer", range(L))
-@pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("stage", STAGES, ids=str)
+@pytest.mark.parametrize(("name", "stage"), CALL_STAGES, ids=str)
 def test_a_failed_step_leaves_no_trace(stage: Stage, name: str, layer: int) -> None:
     decoder = warm_decoder(TINY)
     with prefilled(decoder) as session, prefilled(decoder) as never:
@@ -420,7 +424,7 @@ def test_a_failed_step_leaves_no_trace(stage: Stage, name: str, layer: int) -> N
 
 
 @pytest.mark.parametrize("token", range(3))
-@pytest.mark.parametrize("stage", STAGES, ids=str)
+@pytest.mark.parametrize("stage", BLOCK_STAGES, ids=str)
 def test_a_failed_prefill_empties_the_cache(stage: Stage, token: int) -> None:
     decoder = warm_decoder(TINY)
     with DecodeSession(decoder) as session, DecodeSession(decoder) as never:
@@ -435,7 +439,9 @@ def test_a_failed_prefill_empties_the_cache(stage: Stage, token: int) -> None:
 
 
 def operations_of_a_step() -> int:
-    with prefilled(warm_decoder(TINY)) as session, calls_of(Context, "apply") as calls:
+    session = DecodeSession(warm_decoder(TINY))
+    session.prefill([0, 1])
+    with on_checked_path(), calls_of(Context, "apply") as calls:
         session.decode(2)
     return len(calls)
 
@@ -445,7 +451,7 @@ def test_no_operation_can_fail_and_leave_a_trace(number: int) -> None:
     decoder = warm_decoder(TINY)
     with prefilled(decoder) as session, prefilled(decoder) as never:
         before = cached_state(session)
-        with failing_operation(number), pytest.raises(Interrupted):
+        with on_checked_path(failing_operation(number)), pytest.raises(Interrupted):
             session.decode(2)
         assert cached_state(session) == before
         assert same_bits(session.decode(2).logits, never.decode(2).logits)
@@ -463,7 +469,7 @@ def test_a_step_that_finds_a_layer_changed_is_refused() -> None:
 def test_a_step_inside_a_step_is_kept_and_the_outer_one_refused() -> None:
     decoder = warm_decoder(TINY)
     with prefilled(decoder) as session, prefilled(decoder, [0, 1]) as never:
-        with before_first(TextOutputHead, "forward", lambda: session.decode(3)):
+        with before_first(row, "head_rows", lambda: session.decode(3)):
             refused = refusal(lambda: session.decode(2))
         never.decode(3)
         assert refused.code == Code.PREPARED_CACHE_CHANGED

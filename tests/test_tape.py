@@ -196,6 +196,15 @@ def test_release_elsewhere_leaves_a_live_graph_usable() -> None:
     assert apply(ops.add, live, y).tracked
 
 
+def test_release_takes_results_that_were_not_recorded_too() -> None:
+    leaf = Parameter("p", 2.0)
+    root = NO_GRAD.apply(ops.add, leaf, leaf)
+    RECORDING.apply(ops.mul, leaf, root).backward(retain=False)
+    with pytest.raises(StateRefusal) as refused:
+        RECORDING.apply(ops.mul, leaf, root)
+    assert (refused.value.code, refused.value.operand) == ("state/released-operand", 1)
+
+
 def test_refused_release_releases_nothing() -> None:
     x = Parameter("x", [1.0])
     out = apply(ops.mul, x, x)

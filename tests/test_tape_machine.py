@@ -31,6 +31,7 @@ def test_any_sequence_of_tape_calls_is_the_scalar_model() -> None:
         "reused-node-overwrites",
         "seed-taken-for-ones",
         "stale-operand-accepted",
+        "walk-before-all-children",
     ],
 )
 def test_the_machine_notices(fault: str) -> None:

@@ -13,7 +13,15 @@ from logitproof.properties.faults.oracle import FAULTS as ORACLE_FAULTS
 from logitproof.properties.laws.published import config_of, weights_of
 from logitproof.properties.laws.regimes import REGIMES, Regime, Sizes, TruthCase, case_of
 from logitproof.properties.scalar import Config, ScalarDecoder
-from logitproof.properties.truth import Truth, truth_of
+from logitproof.properties.truth import (
+    BFLOAT16,
+    BINARY16,
+    BINARY32,
+    BINARY64,
+    Format,
+    Truth,
+    truth_of,
+)
 from logitproof.properties.truth.arithmetic import recording
 from logitproof.properties.truth.recording import DIGITS, Record, slopes
 
@@ -147,6 +155,35 @@ def test_a_recorded_zero_keeps_its_slopes() -> None:
     x = arithmetic.record.parameter(0)
     output = arithmetic.clean(x * arithmetic.number(3))
     assert slopes(arithmetic.record, output, [x]) == [3]
+
+
+@pytest.mark.parametrize(
+    ("format", "smallest_normal"),
+    [(BINARY64, -1021), (BINARY32, -126), (BFLOAT16, -126), (BINARY16, -14)],
+    ids=["binary64", "binary32", "bfloat16", "binary16"],
+)
+def test_products_above_the_smallest_normal_number_keep_their_unit(
+    format: Format, smallest_normal: int
+) -> None:
+    assert format.low == smallest_normal + 22  # of binary64 one more: its eta is no double
+
+
+@pytest.mark.parametrize(("format", "overflows"), [(BINARY64, False), (BINARY32, True)])
+def test_what_overflows_depends_on_the_format(format: Format, overflows: bool) -> None:
+    case = case_of(SIZES, 1, Regime(values="huge"))
+    truth = truth_of(case.config, case.weights, case.ids, case.targets, format=format)
+    assert truth.overflows == overflows
+
+
+def test_a_narrower_format_loses_more_where_parts_underflow() -> None:
+    case = case_of(SIZES, 1, Regime(values="dyadic"))
+    weights = {**case.weights, "final_norm.gain": [2.0**-120, 1.0, 1.0, 1.0]}
+    wide, narrow = (
+        truth_of(case.config, weights, case.ids, case.targets, format=format).logits.roundings
+        for format in (BINARY64, BINARY32)
+    )
+    assert (narrow.relative == wide.relative).all()
+    assert (narrow.absolute > wide.absolute).all()
 
 
 def test_overflow_on_the_way_is_said() -> None:

@@ -14,11 +14,12 @@ import pytest
 from logitproof.properties import cli, laws
 from logitproof.properties.faults import REGISTRY as FAULTS
 from logitproof.properties.laws import Finding, Law
-from logitproof.properties.laws.cases import mixed_cases
+from logitproof.properties.laws.cases import full_cases, mixed_cases, packed_cases
 from logitproof.properties.laws.difference import Difference
+from logitproof.properties.laws.regimes import truth_cases
 from logitproof.properties.laws.version import PINNED
-from logitproof.properties.subjects import CoreSubject, ScalarSubject
-from logitproof.properties.verify import environment
+from logitproof.properties.subjects import CoreSubject, ScalarSubject, StepsSubject
+from logitproof.properties.verify import census, environment
 from logitproof.properties.verify.command import verify
 from logitproof.properties.verify.report import Report, Verdict, lines
 from logitproof.properties.verify.reseeding import reseeded
@@ -26,6 +27,8 @@ from logitproof.properties.verify.running import Plan
 
 Output = pytest.CaptureFixture[str]
 FEW = {id_: laws.REGISTRY[id_] for id_ in ("published.losses", "decoder.recomputation")}
+# Faults are planted in the steps.
+CAUSALITY = ("verify", "--decoder", "core-steps", "--law", "decoder.prefix-causality")
 TWO = Plan(decoder="core", examples=2)
 HERE = Path()
 
@@ -115,12 +118,11 @@ def test_every_law_holds(sound: Report) -> None:
 
 def test_a_broken_law_ends_with_1_and_is_told_in_words(tmp_path: Path, capsys: Output) -> None:
     with FAULTS["mask-off-by-one"]:
-        arguments = ["verify", "--law", "decoder.prefix-causality", "--replays", str(tmp_path)]
-        assert cli.main(arguments) == 1
+        assert cli.main([*CAUSALITY, "--replays", str(tmp_path)]) == 1
     out = " ".join(capsys.readouterr().out.split())
     assert "decoder.prefix-causality FAILS law Later ids change no bit" in out
     assert "place layer 0, attention probabilities, row 0, head 0, position 0, key 0 found" in out
-    assert "input weights 1 x Xavier from seed 0; V=2 D=2 heads=1 F=1 L=1 C=2" in out
+    assert "input weights in eighths from seed 0; V=2 D=2 heads=1 F=1 L=1 C=2" in out
     assert "ids [[0, 0]]; targets [[0, 0]]" in out
     assert f"again logitproof replay {tmp_path}/decoder.prefix-causality.replay.json" in out
     assert out.endswith("1 of 1 law FAILS.")
@@ -181,11 +183,11 @@ def test_a_case_that_cannot_be_kept_is_told_and_found_again_by_its_law(
     tmp_path: Path, capsys: Output
 ) -> None:
     (tmp_path / "decoder.prefix-causality.replay.json").mkdir()
-    arguments = ["verify", "--law", "decoder.prefix-causality", "--replays", str(tmp_path)]
+    arguments = [*CAUSALITY, "--replays", str(tmp_path)]
     with FAULTS["mask-off-by-one"]:
         assert cli.main([*arguments, "--seed", "3"]) == 1
     out, err = capsys.readouterr()
-    again = "logitproof verify --profile quick --law decoder.prefix-causality --seed 3"
+    again = f"logitproof verify --profile quick --law {CAUSALITY[-1]} --decoder core-steps --seed 3"
     assert f"  again   {again}\n" in out
     assert err.startswith("no replay file: ")
 
@@ -250,7 +252,17 @@ def test_a_seed_gives_other_values_and_the_same_ones_again(case: Any) -> None:
     assert drawn == reseeded(case, 7)
     assert drawn.weights != case.weights
     assert drawn.weights != reseeded(case, 8).weights
-    assert (drawn.config, drawn.layout, drawn.valid) == (case.config, case.layout, case.valid)
+    assert (drawn.layout is None, drawn.valid is None) == (case.layout is None, case.valid is None)
+
+
+def test_a_seed_gives_other_sizes_and_layouts_of_the_same_kind() -> None:
+    for_all: list[Any] = [*packed_cases(8), *full_cases(8), *truth_cases(8)]
+    drawn = [reseeded(case, 7) for case in for_all]
+    shown = [case for case in drawn if case.segments is not None]
+    assert len({str(case.config) for case in drawn}) > 16
+    assert len({case.segments for case in shown}) > 6
+    assert [census.layout_of(c) for c in drawn[8:16]] == ["full"] * 8
+    assert [c.regime for c in drawn[16:]] == [c.regime for c in for_all[16:]]
 
 
 def test_a_seed_leaves_published_figures_as_they_are() -> None:
@@ -279,6 +291,21 @@ def test_only_failures_are_red(sound: Report, broken: Report) -> None:
     assert not any("\x1b[1;31m" in line for line in lines(sound, width=80, colour=True))
     assert any("\x1b[1;31mFAILS" in line for line in lines(broken, width=80, colour=True))
     assert not any("\x1b" in line for line in lines(broken, width=80, colour=False))
+
+
+def test_a_bound_tells_once_what_it_covers(tmp_path: Path) -> None:
+    chosen = {id_: law for id_, law in laws.REGISTRY.items() if id_.startswith("truth.lo")}
+    with FAULTS["epsilon-outside-root"]:
+        report = verify(chosen, StepsSubject, TWO, "quick", tmp_path, silent)
+    text = " ".join(" ".join(lines(report, width=80, colour=False)).split())
+    parts = [f"{part}: {forms}" for part, forms in chosen["truth.logits"].grants.items()]
+    assert [text.count(" ".join(part.split())) for part in parts] == [1] * len(parts)
+    assert text.count("covers the same programs as above") == 1
+
+
+def test_families_that_fail_are_told_at_the_end(broken: Report) -> None:
+    shown = list(lines(broken, width=80, colour=False))
+    assert shown[-2] == "Fail: published 5 of 7."
 
 
 def test_what_cannot_be_asked_is_neither_true_nor_false() -> None:

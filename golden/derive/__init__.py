@@ -4,16 +4,18 @@ from collections.abc import Callable, Iterator
 
 from logitproof.golden.load import Case
 
-from . import counts, decoders, operations, plain
+from . import counts, decoders, layers, operations, plain
 
-__all__ = ["OPERATIONS", "SUBJECTS", "derived"]
+__all__ = ["LAYERS", "OPERATIONS", "SUBJECTS", "derived"]
 
+LAYERS = tuple(layers.LAYERS)
 OPERATIONS = tuple(operations.RECIPES)  # in the order in which they are explained
 
 # Subject -> its cases, in the order in which a decoder is built up.
 SUBJECTS: dict[str, Callable[[], Iterator[Case]]] = {
     "functions": operations.functions,
     "operations": operations.operations,
+    "layers": layers.layers,
     "generators": plain.generators,
     "rotations": plain.rotations,
     "layouts": plain.layouts,

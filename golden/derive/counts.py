@@ -98,6 +98,9 @@ def records() -> Iterator[Case]:
         yield _record(f"records/model-{name}", "model", {**model_fields("laptop"), **changes})
     for name in RUNS:
         yield _record(f"records/run-{name}", "run", run_fields(name))
+    half = {"token_budget": 7500000000000}
+    production = {**run_fields("production-plan-only"), **half}
+    yield _record("records/run-production-half-budget", "run", production)
     seeds = {"initialization": 2**64 - 1, "shuffle": 1, "sampling": 2}
     yield _record("records/run-seeds", "run", {**run_fields("bridge-ci"), "seeds": seeds})
     for i, fields in enumerate(({"b": "2", "a": "1"}, {"k": ""}, {"a0._-": "é\n\x01"})):

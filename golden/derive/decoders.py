@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ from logitproof.golden.load import Case
 from logitproof.properties.scalar import Arithmetic, Config, Generator, Layout, ScalarDecoder
 from logitproof.properties.scalar.arithmetic import EXACT
 from logitproof.properties.scalar.decoder import Result
-from logitproof.properties.scalar.forward import Cells, Row, forward_row
+from logitproof.properties.scalar.forward import Cells, Head, Row, forward_row
 from logitproof.properties.scalar.generator import depth_scaled, initial_weights, matrix
 
 from . import values
@@ -270,14 +271,14 @@ def stages(decoder: ScalarDecoder, ids: Ids, layout: Layout | None) -> dict[str,
     ]
     found: dict[str, Any] = {}
     for layer in range(decoder.config.layers):
-        for name, numbers in _block_stages(rows, layer).items():
+        for name, numbers in _block_stages(decoder, rows, layer).items():
             found[f"blocks.{layer}.{name}"] = numbers
     found["final_norm.inverse_rms"] = [x for row in rows for x in row.final.inverse]
     found["final_norm.output"] = _flat(row.final.out for row in rows)
     return {name: values.digest(numbers)[:STAGE_DIGITS] for name, numbers in found.items()}
 
 
-def _block_stages(rows: list[Row], layer: int) -> dict[str, list[float]]:
+def _block_stages(decoder: ScalarDecoder, rows: list[Row], layer: int) -> dict[str, list[float]]:
     blocks = [row.blocks[layer] for row in rows]
     heads = [(row, head) for row in rows for head in row.blocks[layer].heads]
     T = len(rows[0].cells.ids)
@@ -292,6 +293,7 @@ def _block_stages(rows: list[Row], layer: int) -> dict[str, list[float]]:
         "attention.query": _flat(head.query for _, head in heads),
         "attention.key": _flat(head.key for _, head in heads),
         "attention.value": _flat(head.value for _, head in heads),
+        "attention.scores": _scores(decoder, heads),
         "attention.probabilities": [x for row in probabilities for x in row],
         "attention.residual": _flat(block.ffn_norm.x for block in blocks),
         "ffn_norm.inverse_rms": [x for block in blocks for x in block.ffn_norm.inverse],
@@ -301,6 +303,15 @@ def _block_stages(rows: list[Row], layer: int) -> dict[str, list[float]]:
         "ffn.up": _flat(block.up for block in blocks),
         "output": _flat(block.out for block in blocks),
     }
+
+
+def _scores(decoder: ScalarDecoder, heads: list[tuple[Row, Head]]) -> list[float]:
+    """Of every query with every key, those that the mask takes out too: dot product, then scale.
+
+    Source: numerics.md section 12
+    """
+    scale = 1.0 / math.sqrt(float(decoder.config.head_width))
+    return [EXACT.dot(q, k) * scale for _, head in heads for q in head.query for k in head.key]
 
 
 def _flat(matrices: Any) -> list[float]:

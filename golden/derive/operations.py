@@ -200,6 +200,7 @@ def operations() -> Iterator[Case]:
                 identifier = f"operations/{op.replace('_', '-')}-{name}-{fill}"
                 yield _operation(identifier, op, why, flags, operands, arguments, generator)
     yield from _special()
+    yield from _checked()
     yield from _bounded()
     yield _faithful()
 
@@ -221,6 +222,31 @@ def _special() -> Iterator[Case]:
                      [uneven], {"axis": 1, "targets": _i(1, 1, 1)}, Generator(8))  # fmt: skip
 
 
+# The inputs of the published gradient checks, with the weights of their objectives; none: all 1.
+# Source: fixtures.md section 3
+_PROBES, _LOGITS = [-0.8, 0.2, 1.1], [0.7, -0.4, 1.1, -0.2, 0.3, 0.8]
+CHECKED: dict[str, tuple[list[Given], Object, list[float]]] = {
+    "matmul": ([given((2, 2), [0.4, -0.7, 1.2, 0.3]), given((2, 2), [0.2, -0.4, 0.9, 0.5])],
+               {}, []),
+    "gather_rows": ([given((3, 2), [0.2, -0.4, 0.7, 1.1, -0.3, 0.6])],
+                    {"indices": _i(2, 1, 2)}, []),
+    "exp": ([given((3,), _PROBES)], {}, []),
+    "silu": ([given((3,), _PROBES)], {}, []),
+    "log": ([given((3,), [0.4, 1.1, 2.3])], {}, []),
+    "log_softmax": ([given((2, 3), _LOGITS)], {"axis": 1}, [0.2, -0.5, 0.7, 1.1, -0.4, 0.3]),
+    "indexed_mean_nll": ([given((2, 3), _LOGITS)], {"axis": 1, "targets": _i(2, 0)}, []),
+}  # fmt: skip
+
+
+def _checked() -> Iterator[Case]:
+    for op, (operands, arguments, weights) in CHECKED.items():
+        shape = scalar.value(op, *operands, **arguments).shape
+        upstream = given(shape, weights or [1.0] * math.prod(shape))
+        yield _operation(f"operations/{op.replace('_', '-')}-checked", op,
+                         "the input of a published gradient check, all slopes of its objective",
+                         RECIPES[op][1], operands, arguments, upstream)  # fmt: skip
+
+
 def _operation(
     identifier: str,
     op: str,
@@ -228,10 +254,13 @@ def _operation(
     flags: tuple[str, ...],
     operands: list[Given],
     arguments: Object,
-    generator: Generator,
+    filler: Generator | Given,
 ) -> Case:
+    """A case; the upstream is given, or drawn."""
     value = scalar.value(op, *operands, **arguments)
-    upstream = values.filled("warm", value.shape, generator)
+    upstream = (
+        values.filled("warm", value.shape, filler) if isinstance(filler, Generator) else filler
+    )
     parts = scalar.contributions(op, upstream, *operands, **arguments)
     truth = {
         "value": oracle.value(op, *operands, **arguments),

@@ -279,7 +279,7 @@ int main(int count, char **arguments)
         fail("the file is cut off: its last line says how many cases it has");
     if (number(&rest) != cases || *rest || next_line(file))
         fail("the number of cases is another");
-    printf("%zu of %zu cases are products of matrices: %zu words compared, all equal\n", compared,
+    printf("%zu of %zu cases are products with exact values: %zu words compared, all equal\n", compared,
            cases, words);
     return compared ? 0 : 2;
 }

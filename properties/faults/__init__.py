@@ -3,12 +3,17 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from .admissions import FAULTS as ADMISSIONS
 from .equivalents import FAULTS as EQUIVALENT
 from .fault import Fault
+from .fusions import FAULTS as FUSIONS
+from .gradchecks import FAULTS as GRADCHECKS
+from .inputs import FAULTS as INPUTS
 from .mistakes import FAULTS as MISTAKES
 from .orders import FAULTS as ORDERS
 from .plans import FAULTS as PLANS
 from .positions import FAULTS as POSITIONS
+from .roundings import FAULTS as ROUNDINGS
 from .rows import FAULTS as ROWS
 from .sessions import FAULTS as SESSIONS
 from .tapes import FAULTS as TAPES
@@ -17,7 +22,22 @@ from .values import FAULTS as VALUES
 
 __all__ = ["EQUIVALENTS", "REGISTRY", "Fault"]
 
-_ALL = (*ORDERS, *MISTAKES, *POSITIONS, *ROWS, *TAPES, *SESSIONS, *PLANS, *TEXTS, *VALUES)
+_ALL = (
+    *ORDERS,
+    *MISTAKES,
+    *POSITIONS,
+    *ROWS,
+    *TAPES,
+    *SESSIONS,
+    *PLANS,
+    *TEXTS,
+    *VALUES,
+    *INPUTS,
+    *ROUNDINGS,
+    *GRADCHECKS,
+    *ADMISSIONS,
+    *FUSIONS,
+)
 
 REGISTRY: Mapping[str, Fault] = MappingProxyType({f.id: f for f in _ALL})
 EQUIVALENTS: Mapping[str, Fault] = MappingProxyType({f.id: f for f in EQUIVALENT})

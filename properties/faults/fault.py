@@ -19,6 +19,8 @@ Planter: TypeAlias = Callable[..., tuple[Any, ...]]
 class Fault:
     """A context manager within which named attributes of the core are wrong ones.
 
+    form:   the form of the core that it is planted in: its "steps", or its "fused" operations,
+            which the laws of that family compare with the steps
     kind:   "order" changes roundings alone; "mistake" changes what is computed
     source: where the mistake was seen, or its measured effect
     plant:  the right attributes -> the wrong ones, both in the order of `places`
@@ -30,6 +32,7 @@ class Fault:
     statement: str
     places: tuple[Place, ...]
     plant: Planter
+    form: str = "steps"
     _right: list[list[Any]] = field(default_factory=list)
 
     @property
@@ -57,7 +60,7 @@ class Fault:
 
 
 def planted(
-    into: dict[str, Fault], *places: Place, kind: str, source: str
+    into: dict[str, Fault], *places: Place, kind: str, source: str, form: str = "steps"
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers a function from right attributes to wrong ones; its name is the fault's id."""
 
@@ -75,6 +78,7 @@ def planted(
             statement=(function.__doc__ or "").strip(),
             places=places,
             plant=plant,
+            form=form,
         )
         return function
 

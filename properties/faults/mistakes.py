@@ -224,8 +224,9 @@ def commit_before_check(right: Any, _: Any) -> Any:
 def recomputation_forgets_layout(right: Any) -> Any:
     """A block that runs again in the reverse pass reads its input as ordinary text."""
 
-    def forward(self: Any, x: Tensor, *, layout: Any = None, context: Any) -> Any:
-        return right(self, x, layout=None if context.recording else layout, context=context)
+    def forward(self: Any, x: Tensor, *, layout: Any = None, context: Any, **form: Any) -> Any:
+        kept = None if context.recording else layout
+        return right(self, x, layout=kept, context=context, **form)
 
     return forward
 

@@ -272,7 +272,7 @@ def score_divided_by_root(_: Any, right: Any) -> Any:
 
     def scale(value: float) -> Tensor:
         root = Tensor(np.array(math.sqrt(round(1.0 / value**2))), "constant")
-        marked[:] = [root.value]
+        marked[:] = [root._value]  # the array itself, which operations get; `value` is a view
         return root
 
     @named("mul")

@@ -8,7 +8,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from logitproof.core import liveness, planner, shapes, sizes, traffic
+from logitproof.core import (
+    backbone,
+    ledgers,
+    lifetimes,
+    liveness,
+    ops,
+    planner,
+    shapes,
+    sizes,
+    traffic,
+    workspace,
+)
+from logitproof.core.vjp import Vjp, named
 
 from .fault import Fault, planted
 
@@ -144,6 +156,82 @@ def workspace_beside_peak(right: Any) -> Any:
 def ceiling_by_float(_: Any) -> Any:
     """A quotient is a double before it is rounded up."""
     return lambda size, divisor: math.ceil(size / divisor)
+
+
+@mistake((ops, "silu"), source="config_planner.md section 8")
+def activation_keeps_a_copy(right: Any) -> Any:
+    """The reverse rule of an activation holds a copy of what it was given."""
+
+    @named("silu")
+    def silu(x: Any) -> Any:
+        value, vjp = right(x)
+        return value, Vjp(vjp.rule, {**vjp.saved[0], "copy": x.copy()})
+
+    return silu
+
+
+@mistake((lifetimes, "FINAL_NORM"), source="config_planner.md section 8")
+def final_norm_kept_to_the_end(_: Any) -> Any:
+    """A plan lets no step of the final norm go before the logits are there."""
+    return {}
+
+
+@mistake((liveness._Buffers, "rename"), source="config_planner.md section 8")
+def aliases_stay_behind(right: Any) -> Any:
+    """The aliases of a renamed buffer keep its old name."""
+
+    def rename(self: Any, old: str, new: str) -> None:
+        owners = dict(self.owner_of)
+        right(self, old, new)
+        self.owner_of = owners
+
+    return rename
+
+
+@mistake((liveness._Buffers, "check_live"), source="config_planner.md section 8")
+def released_names_unknown(right: Any) -> Any:
+    """Who was released is forgotten: such a name was never allocated."""
+
+    def check_live(self: Any, name: str, what: str) -> None:
+        self.released.discard(name)
+        right(self, name, what)
+
+    return check_live
+
+
+@mistake((ledgers, "state"), source="config_planner.md section 8")
+def second_moment_in_half(right: Any) -> Any:
+    """Under a protected policy the second moments have 2 bytes each."""
+
+    def state(groups: Any, rope: Any, *, dtype_policy: str) -> Any:
+        made = right(groups, rope, dtype_policy=dtype_policy)
+        saved = 2 * sum(group.parameter_elements for group in groups)
+        return made if dtype_policy == "f64" else replace(made, total=made.total - saved)
+
+    return state
+
+
+@mistake((ledgers, "rope_tables"), source="config_planner.md section 7")
+def tables_by_layer_once(right: Any) -> Any:
+    """All layers share one rotation table."""
+    return lambda layers, *sizes, **facts: right(min(layers, 1), *sizes, **facts)
+
+
+@mistake((backbone, "checkpoint"), source="numerics_vjp.md section 6")
+def blocks_run_again_twice(right: Any) -> Any:
+    """A block runs once more before its values are kept."""
+
+    def checkpoint(block: Any, boundary: Any, **facts: Any) -> Any:
+        right(block, boundary, **facts)
+        return right(block, boundary, **facts)
+
+    return checkpoint
+
+
+@mistake((workspace, "reverse"), source="config_planner.md section 8")
+def matrix_products_undeclared(right: Any) -> Any:
+    """The products that a matrix product's reverse rule makes are declared by nobody."""
+    return lambda op, operands: [] if op.kind == "matmul" else right(op, operands)
 
 
 FAULTS = tuple(_FOUND.values())

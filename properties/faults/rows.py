@@ -95,6 +95,28 @@ def unbroadcast_outer_axes_alone(right: Any) -> Any:
     return unbroadcast
 
 
+@mistake((ops, "matmul"), source="numerics_vjp.md section 2")
+def repeated_matrix_gradient_of_first(right: Any) -> Any:
+    """A matrix repeated for all rows of a batch gets the gradient of the first row."""
+
+    @named("matmul")
+    def matmul(a: Array, b: Array) -> Result:
+        value, vjp = right(a, b)
+        repeated = a.ndim == 3 and len(a) == 1 and value.shape[-3] > 1
+
+        def rule(upstream: Array) -> tuple[Array, ...]:
+            if repeated:  # of the left operand alone; what it is beside the others stays
+                first = np.zeros_like(upstream)
+                first[..., :1, :, :] = upstream[..., :1, :, :]
+                return vjp.rule(first)[0], vjp.rule(upstream)[1]
+            parts: tuple[Array, ...] = vjp.rule(upstream)
+            return parts
+
+        return value, Vjp(rule, *vjp.saved)
+
+    return matmul
+
+
 @order((floats, "total"), source="cases: num-sum-layout")
 def sum_follows_memory(right: Any) -> Any:
     """Operands that are not contiguous are summed by numpy, in the order of their memory."""
@@ -193,6 +215,50 @@ def mask_by_large_negative(right: Any) -> Any:
         return np.where(leaks, e / e.sum(axis=-1, keepdims=True), value), vjp
 
     return causal_softmax
+
+
+@mistake((ops, "causal_softmax"), source="cases: mask-full-row")
+def hidden_scores_times_zero(right: Any) -> Any:
+    """Hidden scores are not left out: they are added to the visible ones, times zero."""
+
+    @named("causal_softmax")
+    def causal_softmax(scores: Array, **ranges: Any) -> Result:
+        value, vjp = right(scores, **ranges)
+        with np.errstate(invalid="ignore"):
+            nothing = (0.0 * scores).sum(axis=-1, keepdims=True)
+        return np.where(np.isnan(nothing), nothing, value), vjp
+
+    return causal_softmax
+
+
+def _coarse(array: Array) -> Array:
+    """Entries below 2^-200 of the largest are gone, as under one scale for the whole array."""
+    kept: Array = np.where(abs(array) < 2.0**-200 * abs(array).max(initial=0.0), 0.0, array)
+    return kept
+
+
+@mistake((ops, "checked_rows"), source="notes/field.md section 3.1, dtype casts")
+def table_rows_share_one_scale(right: Any) -> Any:
+    """A table is held in units of its largest entry: beside a huge row the others vanish."""
+
+    @named("gather_rows")
+    def checked_rows(table: Array, **indices: Any) -> Result:
+        result: Result = right(_coarse(table), **indices)
+        return result
+
+    return checked_rows
+
+
+@mistake((RmsNorm, "inspect"), source="notes/field.md section 3.1, dtype casts")
+def values_share_one_scale(right: Any) -> Any:
+    """A batch enters a norm in units of its largest entry: beside a huge cell others vanish."""
+
+    def inspect(self: RmsNorm, x: Tensor, *, context: Any) -> Any:
+        coarse = _coarse(x.value)
+        same = np.array_equal(coarse, x.value)
+        return right(self, x if same else constant(coarse), context=context)
+
+    return inspect
 
 
 def _norm(right: Any, change: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from logitproof.core import floats, incremental
+from logitproof.core import floats, incremental, row
 from logitproof.core.cache import KvCache, LayerCache, Ticket, WorkCounters
 from logitproof.core.floats import Array
 from logitproof.core.rope import RotaryTable
@@ -41,27 +41,29 @@ def _during(right: Any, state: dict[str, Any], facts: Any) -> Any:
 
 @mistake(
     (DecodeSession, "decode"),
-    (RotaryTable, "rotate"),
+    (row, "rotate_rows"),
     source="notes/field.md section 3.1, RoPE after cache operations (mlx-lm 1699)",
 )
 def decode_one_position_late(right_decode: Any, right_rotate: Any) -> Any:
     """A decoded token reads its position after the cache has advanced; prompts are right."""
     state: dict[str, Any] = {}
 
-    def rotate(self: RotaryTable, x: Any, offset: int = 0, **arguments: Any) -> Any:
-        late = min(offset + state.get("late", 0), self.capacity - x.shape[-2])
-        return right_rotate(self, x, late, **arguments)
+    def rotate(rotation: RotaryTable, heads: Array, position: int) -> Any:
+        late = min(position + state.get("late", 0), rotation.capacity - 1)
+        return right_rotate(rotation, heads, late)
 
     return _during(right_decode, state, lambda _: {"late": 1}), rotate
 
 
-@mistake((DecodeSession, "extend"), (RotaryTable, "rotate"), source="cases: kv-offset-stale-chunk")
+@mistake((DecodeSession, "extend"), (row, "rotate_rows"), source="cases: kv-offset-stale-chunk")
 def chunk_keeps_first_offset(right_extend: Any, right_rotate: Any) -> Any:
     """All tokens of a later chunk stand at the position where it began."""
     state: dict[str, Any] = {}
 
-    def rotate(self: RotaryTable, x: Any, offset: int = 0, **arguments: Any) -> Any:
-        return right_rotate(self, x, state.get("start", offset), **arguments)
+    def rotate(rotation: RotaryTable, heads: Array, position: int) -> Any:
+        if "start" not in state:
+            return right_rotate(rotation, heads, position)
+        return np.concatenate([right_rotate(rotation, t[None], state["start"]) for t in heads])
 
     return _during(right_extend, state, lambda session: {"start": session.length}), rotate
 
@@ -104,10 +106,10 @@ def cached_rows_in_single(right: Any) -> Any:
     return append
 
 
-@order((floats, "contract_steps"), source="notes/peers.md section 3b")
+@order((floats, "row_products"), source="notes/peers.md section 3b")
 def cached_contraction_by_blas(_: Any) -> Any:
-    """Cached scores are numpy's products."""
-    return lambda left, right: np.matmul(left, right) + 0.0
+    """Cached scores and mixtures are numpy's products."""
+    return lambda rows, matrices: np.matmul(rows[:, None], matrices)[:, 0] + 0.0
 
 
 @mistake((WorkCounters, "after_token"), source="cache.md section 6")
@@ -241,8 +243,9 @@ def session_guards_nothing(_: Any, __: Any) -> Any:
 def head_keeps_first_table(right: Any) -> Any:
     """The head copies the table when the decoder is built."""
 
-    def init(self: TextOutputHead, table: Any) -> None:
-        right(self, Parameter(table.name, table.value) if hasattr(table, "name") else table)
+    def init(self: TextOutputHead, table: Any, **form: Any) -> None:
+        own = Parameter(table.name, table.value) if hasattr(table, "name") else table
+        right(self, own, **form)
 
     return init
 
@@ -255,6 +258,21 @@ def unused_rows_weighted(right: Any) -> Any:
         keys, values = right(self)
         if self.length < self.capacity:
             values = values + 2.0**-1000 * values[:, self.length : self.length + 1]
+        return keys, values
+
+    return prefix
+
+
+@mistake((LayerCache, "prefix"), source="cache.md section 1; cases: mask-full-row")
+def unused_rows_times_zero(right: Any) -> Any:
+    """The row behind the last one is not left out: its values are added, times zero."""
+
+    def prefix(self: LayerCache) -> tuple[Array, Array]:
+        keys, values = right(self)
+        if self.length < self.capacity:
+            with np.errstate(invalid="ignore"):
+                nothing = 0.0 * values[:, self.length : self.length + 1]
+            values = np.where(np.isnan(nothing), nothing, values)
         return keys, values
 
     return prefix

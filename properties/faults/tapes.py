@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from logitproof.core import backward, tape
+from logitproof.core import backward, ops, retained, tape
+from logitproof.core.backbone import DecoderBackbone
 from logitproof.core.backward import ReversePass
 from logitproof.core.floats import Array
 from logitproof.core.tape import Context, Parameter, Tensor
@@ -171,6 +172,37 @@ def revision_raised_before_check(right: Any) -> Any:
         self._revision -= 1
 
     return assign
+
+
+@mistake((ops, "_evidence"), source="numerics_vjp.md section 4")
+def trace_forgets_reduced_axes(right: Any) -> Any:
+    """A trace shows no axis along which an operand was repeated."""
+    return lambda operand, shape: {**right(operand, shape), "reduced_axes": ()}
+
+
+@mistake((backward, "_before"), source="tape.md section 5")
+def trace_adjoint_before_arrival(right: Any) -> Any:
+    """A trace shows zeros before every contribution, not before the first alone."""
+    return lambda before, parent: right(None, parent)
+
+
+@mistake((DecoderBackbone, "forward_recomputed"), source="numerics_vjp.md section 6")
+def recomputation_keeps_all(_: Any) -> Any:
+    """Recomputation is asked for and everything is kept all the same."""
+    return lambda self, prepared: self.forward(prepared)
+
+
+@mistake((Tensor, "is_same_node"), source="tape.md section 1")
+def equal_values_one_node(_: Any) -> Any:
+    """Nodes of equal values are one node."""
+    return lambda self, other: bool(np.array_equal(self._value, other._value))
+
+
+@mistake((retained, "_held"), source="numerics_vjp.md section 4")
+def closures_not_counted(_: Any) -> Any:
+    """Only what a rule shows as saved is counted, not what it closes over."""
+    return lambda vjp: iter([a for saved in getattr(vjp, "saved", ()) for a in saved.values()
+                             if isinstance(a, np.ndarray)])  # fmt: skip
 
 
 FAULTS = tuple(_FOUND.values())

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from logitproof.core import canonical, fields, identity
+from logitproof.core import canonical, errors, fields, identity
 from logitproof.core.canonical import Number, _Scanner
 from logitproof.core.initial import SplitMix64
 from logitproof.core.tokenizer import BpeTokenizer, _Pieces
@@ -160,6 +160,37 @@ def end_marker_dropped(right: Any) -> Any:
 def draw_one_at_a_time_from_32_bits(_: Any) -> Any:
     """A unit value drawn alone is made of 32 bits of its word."""
     return lambda self: (self.next_u64() >> 32) * 2.0**-32
+
+
+@mistake((canonical, "MAX_DEPTH"), source="config_planner.md section 2")
+def nesting_without_bound(_: Any) -> Any:
+    """Arrays and objects nest as deep as the interpreter goes."""
+    return 900
+
+
+@mistake((_Scanner, "unescaped"), source="config_planner.md section 2")
+def lone_surrogates_read(right: Any) -> Any:
+    """Half of a surrogate pair is read as a question mark."""
+
+    def unescaped(self: Any, escape: Any) -> str:
+        try:
+            return str(right(self, escape))
+        except errors.RecordRefusal:
+            return "?"
+
+    return unescaped
+
+
+@mistake((errors.Refusal, "__reduce__"), source="STYLE.md section 7")
+def facts_lost_by_pickling(_: Any) -> Any:
+    """A copy of a refusal has its code and what it is about, and no facts."""
+    return lambda self: (errors._rebuild, (type(self), {"code": self.code, "what": self.what}))
+
+
+@mistake((errors, "_brief"), source="STYLE.md section 7")
+def digits_printed_in_full(_: Any) -> Any:
+    """An integer is printed digit by digit, or not at all."""
+    return lambda fact: fact
 
 
 FAULTS = tuple(_FOUND.values())

@@ -301,14 +301,10 @@ def residual_after_norm(_: Any) -> Any:
     return feed_forward
 
 
-@mistake((DecoderBlock, "after_attention"), source="cases: ad-reused-node")
+@mistake((DecoderBlock, "_residual"), source="cases: ad-reused-node")
 def residual_slope_dropped(right: Any) -> Any:
     """The reverse pass forgets the path around the attention."""
-
-    def after(self: Any, x: Tensor, attended: Tensor, *, context: Context) -> Any:
-        return right(self, x.detach(), attended, context=context)
-
-    return after
+    return lambda self, x, attended, context: right(self, x.detach(), attended, context)
 
 
 @mistake((text, "_embed"), source=f"{BUGS}: conventions of other families")

@@ -242,7 +242,14 @@ cached = Boundary(
             _set_layer(0, capacity=9),
             layer=0,
         ),
-        _cached(Code.PREPARED_CACHE_BINDING, "rows of another attention", _other_rows(0), layer=0),
+        _cached(
+            Code.PREPARED_CACHE_BINDING,
+            "rows of another attention",
+            _other_rows(0),
+            layer=0,
+            expected="the bound blocks.0.attention.query.weight",
+            actual="another node",
+        ),
         _cached(
             Code.PREPARED_CACHE_PREFIX, "a row less in layer 1", _set_layer(1, length=1), layer=1
         ),

@@ -88,6 +88,12 @@ lookup = Boundary(
         ),
         fault(Code.TOKEN_SHAPE, "2**64 ids", lambda s: s.set(shape=[2**64])),
         fault(
+            Code.TOKEN_SHAPE,
+            "shape of no axis",
+            lambda s: s.afterwards(lambda ready: ready.set(shape=4)),
+            actual=4,
+        ),
+        fault(
             Code.TOKEN_COUNT_MISMATCH,
             "one id more",
             lambda s: s.set(ids=[*s.ids, 0]),
@@ -121,7 +127,7 @@ lookup = Boundary(
     ),
     apart=(
         Apart("four flat integers nest", {"nested ids"}, {"one id more", "float id"}),
-        Apart("one shape is given", {"negative size", "2**64 ids"}),
+        Apart("one shape is given", {"negative size", "2**64 ids", "shape of no axis"}),
     ),
     unreachable={Code.RELEASED_OPERAND: "the table is a parameter, and leaves are not released"},
 )

@@ -137,6 +137,7 @@ AXES = (
     fault(Code.NOT_AN_INTEGER, "list of axes", argument("axis", lambda _: [1]), id="[1]"),
     fault(Code.AXIS_OUT_OF_BOUNDS, "axis -1", argument("axis", lambda _: -1), axis=-1, rank=2),
     fault(Code.AXIS_OUT_OF_BOUNDS, "axis 2", argument("axis", lambda _: 2), axis=2, rank=2),
+    fault(Code.AXIS_OUT_OF_BOUNDS, "axis 3", argument("axis", lambda _: 3), axis=3, rank=2),
 )
 AXES_APART = Apart("one axis is given", {planted.name for planted in AXES})
 

@@ -5,19 +5,27 @@ from .components import Components
 from .counts import LAWS as COUNTS
 from .decoder import LAWS as DECODER
 from .functions import LAWS as FUNCTIONS
+from .fused import LAWS as FUSED
 from .gather import LAWS as GATHER
+from .gradcheck import LAWS as GRADCHECK
+from .inputs import LAWS as INPUTS
 from .law import Finding, Law, Outcome
+from .lifetimes import LAWS as LIFETIMES
 from .norm import LAWS as NORM
 from .operations import LAWS as OPERATIONS
+from .plans import LAWS as PLANS
+from .poison import LAWS as POISON
 from .protocol import DecoderUnderTest
 from .published import LAWS as PUBLISHED
 from .records import LAWS as RECORDS
 from .refusals import LAWS as REFUSALS
 from .registry import registry
 from .rotary import LAWS as ROTARY
+from .roundings import LAWS as ROUNDINGS
 from .sessions import LAWS as SESSIONS
 from .softmax import LAWS as SOFTMAX
 from .tape import LAWS as TAPE
+from .trace import LAWS as TRACE
 from .truth import LAWS as TRUTH
 from .version import VERSION, digest_of
 
@@ -37,16 +45,24 @@ REGISTRY = registry(
     DECODER,
     TRUTH,
     CACHED,
+    FUSED,
     SESSIONS,
+    POISON,
     GATHER,
     SOFTMAX,
     NORM,
     ROTARY,
     FUNCTIONS,
+    ROUNDINGS,
     OPERATIONS,
     TAPE,
+    TRACE,
+    GRADCHECK,
+    INPUTS,
     REFUSALS,
     COUNTS,
+    LIFETIMES,
+    PLANS,
     RECORDS,
 )
 

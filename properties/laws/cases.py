@@ -14,7 +14,7 @@ from logitproof.properties.scalar.generator import matrix
 
 from .protocol import Ids, Valid
 
-__all__ = ["Case", "full_cases", "packed_cases", "padded_cases", "mixed_cases"]
+__all__ = ["Case", "full_cases", "mixed_cases", "packed_cases", "padded_cases", "redrawn"]
 
 PAD = -1
 SCALES = (1.0, 0.25, 4.0, 12.0)  # times Xavier: as drawn, cold, warm, hot
@@ -25,7 +25,10 @@ WIDTHS = ((2, 1), (4, 1), (4, 2), (6, 1), (6, 3), (12, 2), (16, 2))  # D, heads
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A decoder with weights and a batch for it."""
+    """A decoder with weights and a batch for it.
+
+    dyadic: all weights are small eighths, as in a case that was made plainer
+    """
 
     seed: int
     scale: float
@@ -35,11 +38,15 @@ class Case:
     layout: Layout | None = None
     valid: Valid | None = None
     segments: tuple[tuple[int, ...], ...] | None = None
+    dyadic: bool = False
 
     @cached_property
     def weights(self) -> dict[str, Any]:
-        """Scaled Xavier matrices, and gains between -2 and 2."""
+        """Scaled Xavier matrices, and gains between -2 and 2; eighths in there where `dyadic`."""
         generator = Generator(self.seed)
+        if self.dyadic:
+            shapes = self.config.parameter_shapes()
+            return {name: _eighths(generator, shape) for name, shape in shapes.items()}
         weights = initial_weights(self.config, generator, draw=self._scaled)
         for name, shape in self.config.parameter_shapes().items():
             if len(shape) == 1:
@@ -50,7 +57,8 @@ class Case:
         return [[w * self.scale for w in row] for row in matrix(generator, fan_in, fan_out)]
 
     def __str__(self) -> str:
-        parts = [f"weights {self.scale:g} x Xavier from seed {self.seed}", str(self.config)]
+        kind = "in eighths" if self.dyadic else f"{self.scale:g} x Xavier"
+        parts = [f"weights {kind} from seed {self.seed}", str(self.config)]
         parts += [f"ids {self.ids}", f"targets {self.targets}"]
         if self.segments is not None:
             parts.append(f"segments {self.segments}")
@@ -59,21 +67,31 @@ class Case:
         return "; ".join(parts)
 
 
+def _eighths(generator: Generator, shape: tuple[int, ...]) -> Any:
+    """n / 8 between -2 and 2."""
+    if not shape:
+        return (generator.below(33) - 16) / 8.0
+    return [_eighths(generator, shape[1:]) for _ in range(shape[0])]
+
+
 def full_cases(count: int, *, rows: int = 3, first_seed: int = 1000) -> Iterator[Case]:
     """Ordinary text, 1 to `rows` rows of equal length."""
-    for seed in range(first_seed, first_seed + count):
-        generator = Generator(seed)
-        size = seed - first_seed
-        B = 1 + generator.below(min(rows, 1 + size))
-        T = 1 + generator.below(min(6, 1 + size))
-        config = _config(generator, size, T)
-        yield Case(
-            seed=seed,
-            scale=SCALES[size % len(SCALES)],
-            config=config,
-            ids=_ids(generator, [[T]] * B, T, config.vocabulary_size),
-            targets=_ids(generator, [[T]] * B, T, config.vocabulary_size),
-        )
+    for size in range(count):
+        yield _full(first_seed + size, size, rows)
+
+
+def _full(seed: int, size: int, rows: int) -> Case:
+    generator = Generator(seed)
+    B = 1 + generator.below(min(rows, 1 + size))
+    T = 1 + generator.below(min(6, 1 + size))
+    config = _config(generator, size, T)
+    return Case(
+        seed=seed,
+        scale=SCALES[size % len(SCALES)],
+        config=config,
+        ids=_ids(generator, [[T]] * B, T, config.vocabulary_size),
+        targets=_ids(generator, [[T]] * B, T, config.vocabulary_size),
+    )
 
 
 def padded_cases(count: int) -> Iterator[Case]:
@@ -125,25 +143,40 @@ def _ids(generator: Generator, segments: list[list[int]], T: int, V: int) -> Ids
 
 
 def _ragged(count: int, *, first_seed: int, most_segments: int) -> Iterator[Case]:
-    for seed in range(first_seed, first_seed + count):
-        generator = Generator(seed)
-        size = seed - first_seed
-        B = 1 + generator.below(3)
-        segments = [
-            [1 + generator.below(4) for _ in range(1 + generator.below(most_segments))]
-            for _ in range(B)
-        ]
-        T = max(sum(sizes) for sizes in segments) + generator.below(2)
-        config = _config(generator, size + 2, T)
-        yield Case(
-            seed=seed,
-            scale=SCALES[size % len(SCALES)],
-            config=config,
-            ids=_ids(generator, segments, T, config.vocabulary_size),
-            targets=_ids(generator, segments, T, config.vocabulary_size),
-            layout=Layout.packed(segments, T),
-            segments=tuple(tuple(sizes) for sizes in segments),
-        )
+    for size in range(count):
+        yield _of_segments(first_seed + size, size, most_segments)
+
+
+def _of_segments(seed: int, size: int, most_segments: int) -> Case:
+    generator = Generator(seed)
+    B = 1 + generator.below(3)
+    segments = [
+        [1 + generator.below(4) for _ in range(1 + generator.below(most_segments))]
+        for _ in range(B)
+    ]
+    T = max(sum(sizes) for sizes in segments) + generator.below(2)
+    config = _config(generator, size + 2, T)
+    return Case(
+        seed=seed,
+        scale=SCALES[size % len(SCALES)],
+        config=config,
+        ids=_ids(generator, segments, T, config.vocabulary_size),
+        targets=_ids(generator, segments, T, config.vocabulary_size),
+        layout=Layout.packed(segments, T),
+        segments=tuple(tuple(sizes) for sizes in segments),
+    )
+
+
+def redrawn(case: Case, seed: int) -> Case:
+    """Another case of the same kind: full, padded or packed; sizes, layout, ids and weights differ.
+
+    A case of one row stays one of one row, for some laws look at no other.
+    """
+    size = len(WIDTHS) + seed % len(SCALES)  # of the later ones, where every size occurs
+    if case.segments is None:
+        return _full(seed, size, 3 if len(case.ids) > 1 else 1)
+    other = _of_segments(seed, size, 3 if any(len(s) > 1 for s in case.segments) else 1)
+    return other if case.valid is None else _with_some_valid(other)
 
 
 def _with_some_valid(case: Case) -> Case:

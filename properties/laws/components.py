@@ -3,7 +3,10 @@
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from .protocol import Capable
+from logitproof.properties.scalar import Layout
+
+from .difference import Values
+from .protocol import Capable, Ids
 
 __all__ = ["Components"]
 
@@ -12,13 +15,19 @@ class Components(Capable, Protocol):
     """The methods behind the capabilities of parts.
 
     `parts` has the public names of API.md, `logitproof.core`, as far as the capabilities say:
-    `operations` (ops), `functions` (floats), `tape` (RECORDING, NO_GRAD, Parameter, constant),
-    `layers`, `sessions`, `tokenizer`, `records`, `planner`.
+    `operation-values` (ops, what they answer, by correctly rounded functions), `operations` (ops,
+    what they refuse and how they lie in memory too), `functions` (floats), `tape` (RECORDING,
+    NO_GRAD, Parameter, constant), `layers`, `sessions`, `tokenizer`, `records`, `planner`,
+    `batches` (pad_documents, pack_documents).
     """
 
     @property
     def parts(self) -> Any:
         """The namespace of public names."""
+
+    @property
+    def checks(self) -> Any:
+        """`gradient-checks`: central_difference, compare, compare_sides, check_gradient."""
 
     def rotation(self, width: int, capacity: int, base: float) -> Any:
         """`layers`: a table with `rotate(x, offset, context=)` and `rotate_at(x, positions,
@@ -31,17 +40,55 @@ class Components(Capable, Protocol):
     def resumed(self, session: Any) -> Any:
         """`sessions`: another session over the cache of one that ended."""
 
+    def births(self, mode: str, rows: int, T: int) -> Iterable[tuple[int, int]]:
+        """`lifetimes`: of every value made by the loaded decoder, its bytes and those alive then.
+
+        A loss and its graph ("tracked-full"), a forward without one ("untracked-full"), one cached
+        token after T - 1 others ("cached"), or a loss over recomputed blocks with its reverse pass
+        ("recomputed"). Parameters, tables and caches are not counted.
+        """
+
+    def needed_bytes(self, rows: int, T: int) -> Iterable[int]:
+        """`lifetimes`: what every operation of a loss and every reverse rule needs, traced."""
+
+    def recomputed_events(self, rows: int, T: int) -> Iterable[Any]:
+        """`lifetimes`: the events planned for the last of these."""
+
+    def measured(self, events: Iterable[tuple[str, str, int, int, str]]) -> Iterable[int]:
+        """`lifetimes`: resident peak, workspace and combined peak of events.
+
+        An event: action, name, bytes, workspace, and of whom where it is an alias or renamed.
+        """
+
+    def projection_fits(self, tokens: int, tokens_per_second: int, wall_seconds: int) -> bool:
+        """`planner`: whether 3600 s and 1.5 times the tokens at this rate stay within the time."""
+
+    def graph_bytes(self, ids: Ids, targets: Ids, *, recomputed: bool) -> int:
+        """`graph-bytes`: what a loss's graph keeps alive, parameters among it."""
+
+    def retained(self, tensor: Any) -> int:
+        """`graph-bytes`: the bytes of all arrays that a tensor and the nodes above it hold."""
+
     def assign(self, name: str, value: Any) -> None:
         """`sessions`: another value for one parameter of the loaded decoder."""
 
     def rows(self, session: Any) -> bytes:
         """`sessions`: every bit that a session holds."""
 
-    def poison_unused_rows(self, session: Any) -> None:
+    def poison_unused_rows(self, session: Any, poison: float) -> None:
         """`sessions`: overwrites the cache behind the committed rows."""
 
+    def hidden(self, embeddings: Any, layout: Layout | None) -> Values:
+        """`prepared`: [B, T, D], the hidden states of given vectors under the loaded backbone."""
+
     def refused_in_order(self, start: int, step: int) -> Iterable[str]:
-        """`boundaries`: every step-th boundary's near misses refused by another rule, in words."""
+        """`boundaries`: every step-th boundary's near misses refused by another rule, in words.
+
+        So is a call that breaks no rule and is refused.
+        """
 
     def changed_by_refusals(self, start: int, step: int) -> Iterable[str]:
         """`boundaries`: every step-th boundary's near misses whose refusal left a trace."""
+
+    def untold_by_refusals(self, start: int, step: int) -> Iterable[str]:
+        """`boundaries`: every step-th boundary's refusals that do not tell or keep their facts."""

@@ -15,6 +15,9 @@ from .law import Law
 
 __all__ = ["LAWS"]
 
+SENT = (
+    "events", "sends", "message_elements", "rank_event_bytes", "rank_bytes", "total_bytes",
+)  # fmt: skip
 MODES = ("tracked-full", "untracked-full", "cached")
 
 
@@ -120,8 +123,10 @@ def _macs(implementation: Components, draw: Draw) -> Difference | None:
 
 
 def _traffic(implementation: Components, draw: Draw) -> Difference | None:
-    """Shards and sent bytes against a ring done message by message."""
+    """Shards and sent bytes against a ring done message by message; a device alone sends none."""
     W = (2, 4, 3)[draw.size % 3]
+    alone = implementation.parts.plan(*_records(implementation, draw)).traffic
+    nothing = [getattr(alone, name) for name in ("world_size", *SENT)]
     model, run = _records(
         implementation, draw, model_width=4 * W, heads=2 * W, kv_heads=W, vocabulary_size=2 * W,
         feed_forward_width=W * (1 + draw.size % 2),
@@ -134,11 +139,12 @@ def _traffic(implementation: Components, draw: Draw) -> Difference | None:
     held = enumeration.tensors(*_arguments(model))
     elements = run.rows * model.max_positions * model.model_width
     _, messages = enumeration.ring([list(range(elements)) for _ in range(W)])
-    return first(
+    return equal("traffic of one device", [1, *[0] * len(SENT)], nothing) or first(
         equal(f"{what} of {W} ranks, {_sizes(draw)}", expected, actual)
         for what, expected, actual in (
             *((f"scalars of rank {rank}", enumeration.shard(held, W, rank), sent.rank_parameters)
               for rank in range(W)),
+            ("ranks", W, sent.world_size),
             ("bytes", 8 * 2 * model.layers * sum(messages), sent.total_bytes),
         )
     )  # fmt: skip
@@ -186,6 +192,45 @@ def _kept(lived: Any, model: Any, run: Any) -> tuple[int, int]:
     rows = max(run.rows, run.microbatch)  # what an admitted call may use
     elements = enumeration.forward_elements(rows, model.max_positions, V, D, L, heads, kv_heads, F)
     return 8 * elements, lived.events[begins - 1].live - state
+
+
+# Bytes of state per scalar, of one rotation value, of one cached element, by dtype policy.
+WIDTHS = {"f64": (16, 8, 8), "half-protected-32": (18, 4, 2), "bf16-accounting": (18, 4, 2)}
+
+
+def _state(implementation: Components, draw: Draw) -> Difference | None:
+    """State, rotation tables and metadata of a batch, under each dtype policy."""
+    policy = list(WIDTHS)[draw.size % 3]
+    mode = MODES[draw.size // 3 % 3]
+    model, run = _records(implementation, draw, dtype_policy=policy)
+    scalar, table, element = WIDTHS[policy]
+    plan = implementation.parts.plan(model, run, mode)
+    P = enumeration.scalars(enumeration.tensors(*_arguments(model)))
+    pairs = model.model_width // model.heads // 2
+    turned = table * model.layers * (pairs + 2 * pairs * model.max_positions)
+    B = 1 if mode == "cached" else max(run.rows, run.microbatch)
+    T = 1 if mode == "cached" else model.max_positions
+    role = "parameters" if policy == "f64" else "weights"
+    arrays = 5 if mode == "tracked-full" else 4  # two of the layout, ids; targets of a loss
+    kept = plan.demands.partitions["kv"].known
+    rows = B if mode == "cached" else run.rows
+    cached = enumeration.kv_bytes(
+        rows, model.layers, model.max_positions, model.kv_heads, 2 * pairs, element
+    )
+    return first(
+        equal(f"{what} of {policy}, {mode}, {_sizes(draw)}", expected, actual)
+        for what, expected, actual in (
+            (
+                "aliases of the state",
+                [(f"{role}.output_head", f"{role}.token_embedding.weight")],
+                [(e.name, e.alias_of) for e in plan.state.entries if e.alias_of],
+            ),
+            ("bytes of state", scalar * P + turned, plan.state.total),
+            ("bytes of rotation tables", turned, plan.rope_tables.total),
+            ("bytes of metadata", 8 * (B + (arrays - 1) * B * T), plan.layout_metadata.total),
+            ("bytes of keys and values", cached, kept),
+        )
+    )
 
 
 def _exact(implementation: Components, draw: Draw) -> Difference | None:
@@ -264,6 +309,14 @@ LAWS = (
         "peak-after-last-event", "workspace-beside-peak",
         source="config_planner.md section 8",
         seed=65_000,
+    ),
+    _law(
+        "state",
+        "State, rotation tables, metadata and cached rows have the widths of their dtype policy.",
+        _state,
+        "second-moment-in-half", "tables-by-layer-once",
+        source="config_planner.md sections 7 and 8",
+        seed=97_000,
     ),
     _law(
         "exact",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from logitproof.properties.compare import same_bits, ulps_apart
+
+from .ulps import Counts, ulp_counts
 
 __all__ = [
     "Difference",
@@ -27,12 +29,16 @@ FEW_ULPS = 10**6  # further apart, the plain difference says more
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What differs, where, and both values as a person reads them."""
+    """What differs, where, and both values as a person reads them.
+
+    ulps: how many entries of the array lie how far away (`ulps.EDGES`), where that was counted
+    """
 
     what: str
     expected: str
     actual: str
     at: tuple[int, ...] = ()
+    ulps: Counts = field(default=(), compare=False)
 
     def __str__(self) -> str:
         place = f"[{', '.join(str(i) for i in self.at)}]" if self.at else ""
@@ -74,6 +80,7 @@ def first_difference(what: str, expected: Values, actual: Values) -> Difference 
         at=at,
         expected=_shown(wanted),
         actual=f"{_shown(got)}, {_distance(wanted, got)}{rest}",
+        ulps=_counted(left, right),
     )
 
 
@@ -90,6 +97,11 @@ def first_named_difference(
         for name, value in expected.items()
     )
     return next((d for d in differences if d is not None), None)
+
+
+def _counted(left: NDArray[np.float64], right: NDArray[np.float64]) -> Counts:
+    with np.errstate(all="ignore"):
+        return ulp_counts(right - left, left)
 
 
 def _shown(value: float) -> str:

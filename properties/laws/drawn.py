@@ -84,6 +84,11 @@ def _large(generator: Generator) -> float:
     return _signed(generator, 1000.0 + generator.below(3) * 2.0**-40)
 
 
+def _offset(generator: Generator) -> float:
+    """1e17 and a few of its ulps, which are 16: near ties and gaps that exp cannot span."""
+    return 1e17 + 16.0 * generator.below(64)
+
+
 def _huge(generator: Generator) -> float:
     """Up to the largest doubles."""
     return math.ldexp(_uniform(generator), 900 + generator.below(122))
@@ -96,6 +101,7 @@ REGIMES: dict[str, Callable[[Generator], float]] = {
     "zero-rich": _zeros,
     "tiny": _tiny,
     "large": _large,
+    "offset": _offset,
     "huge": _huge,
 }
 

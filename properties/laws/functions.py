@@ -164,7 +164,7 @@ LAWS = (
         statement="SiLU and its slope have the bits of their definition, from huge arguments to"
         " the subnormal tail.",
         source="numerics.md section 6; cases: act-sigmoid-grad",
-        needs=("operations",),
+        needs=("operation-values",),
         faults=("silu-tail-flushed", "silu-slope-from-value"),
         cases=draws("uniform", "large", "tiny", "huge", first_seed=17_000),
         check=_silu,

@@ -7,6 +7,7 @@ from typing import Any
 from .difference import Difference
 from .levels import VALUES, claimed, layout_levels
 from .protocol import DecoderUnderTest
+from .ulps import Counts
 
 __all__ = ["EXAMPLES", "Finding", "Law", "Outcome"]
 
@@ -20,6 +21,7 @@ class Finding:
     ratios:      of the entries decided, |result - truth| / bound: the median and the largest
     undecidable: entries whose bound is too wide to tell right from wrong, of `entries`
     regimes:     the cells of the census that the case stands in, as `attention=hot`
+    ulps:        of the entries decided, how many lie how far from the truth (`ulps.EDGES`)
     """
 
     difference: Difference | None
@@ -28,6 +30,7 @@ class Finding:
     median_ratio: float = 0.0
     worst_ratio: float = 0.0
     regimes: tuple[str, ...] = ()
+    ulps: Counts = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Laws over the root-mean-square norm: its definition, its scale, and what it refuses."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -8,7 +9,7 @@ from logitproof.properties.scalar import rounded
 
 from .components import Components
 from .difference import Difference, first_difference
-from .drawn import Array, Draw, draws, first, refused
+from .drawn import Array, Draw, draws, equal, first, refused
 from .law import Law
 
 __all__ = ["LAWS"]
@@ -88,9 +89,20 @@ def _scale(implementation: Components, draw: Draw) -> Difference | None:
     return Difference(
         what=f"norm of {c} x with {c}^2 epsilon",
         at=at,
-        expected=f"{plain[at]!r} within {bound[at]:.3g}",
-        actual=f"{scaled[at]!r}, off by {off[at]:.3g}",
+        expected=f"{float(plain[at])!r} within {bound[at]:.3g}",
+        actual=f"{float(scaled[at])!r}, off by {off[at]:.3g}",
     )
+
+
+def _no_energy(call: Callable[[], Array]) -> Difference | None:
+    """None where the first row is refused as one without energy."""
+    try:
+        call()
+    except ValueError as refusal:
+        facts = [getattr(refusal, name, None) for name in ("code", "at", "value")]
+        return equal("refusal of a zero row and no epsilon",
+                     ["numeric/zero-energy-row", 0, 0.0], [str(facts[0]), *facts[1:]])  # fmt: skip
+    return Difference(what="a zero row and no epsilon", expected="a refusal", actual="values")
 
 
 def _limits(implementation: Components, draw: Draw) -> Difference | None:
@@ -108,8 +120,7 @@ def _limits(implementation: Components, draw: Draw) -> Difference | None:
         iter(
             (
                 first_difference("a zero row", zeros * gain, call(zeros, 1e-6)),
-                refused("a zero row and no epsilon", "numeric/zero-energy-row",
-                        lambda: call(zeros, 0.0)),
+                _no_energy(lambda: call(zeros, 0.0)),
                 refused("squares that overflow", "numeric/non-finite-forward",
                         lambda: call(huge, 1e-6)),
             )

@@ -31,6 +31,10 @@ def _linear(ops: Any, draw: Draw) -> Iterator[tuple[str, Call, int, Array]]:
     right = draw.values(g, a, c, 2)
     yield "matmul by the left", lambda x: ops.matmul(x, right), 0, x
     yield "matmul by the right", lambda y: ops.matmul(x, y), 1, draw.values(g, c, 3)
+    flat, deep = draw.values(g, b, c), draw.values(g, 3, a, c, 2)
+    yield "matmul of matrices by one", lambda x: ops.matmul(x, right), 0, flat
+    yield "matmul of more matrices by rows", lambda y: ops.matmul(x, y), 1, deep
+    yield "matmul of repeated rows", lambda x: ops.matmul(x, deep), 0, draw.values(g, 1, b, c)
     factor, zeros = draw.values(g, b, 1), np.zeros((a, b, c))
     yield "mul by the left", lambda x: ops.mul(x, factor), 0, x
     yield "mul by the right", lambda y: ops.mul(x, y), 1, draw.values(g, b, 1)
@@ -113,8 +117,12 @@ LAWS = (
         statement="The reverse rule of every linear operation is its adjoint: <u, A x> = <A* u, x>,"
         " exactly, on small dyadic values, with broadcasting.",
         source="numerics_vjp.md sections 2 and 3",
-        needs=("operations",),
-        faults=("unbroadcast-outer-axes-alone", "scatter-overwrites"),
+        needs=("operation-values",),
+        faults=(
+            "unbroadcast-outer-axes-alone",
+            "scatter-overwrites",
+            "repeated-matrix-gradient-of-first",
+        ),
         cases=draws("dyadic", first_seed=10_000),
         check=_adjoint,
     ),

@@ -91,5 +91,13 @@ class Capable(DecoderUnderTest, Protocol):
         `position`.
         """
 
+    def in_steps(self) -> "Capable":
+        """`forms`: another decoder over copies of the loaded weights, without fused operations."""
+
+    def traced(
+        self, ids: Ids, targets: Ids, layout: Layout | None = None, valid: Valid | None = None
+    ) -> Sequence[str]:
+        """`forms`: names of operations, then nodes and edges of one traced pass, in words."""
+
     def snapshot(self) -> Mapping[str, bytes]:
         """`refusals`: everything that a call could change, by name."""

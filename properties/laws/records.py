@@ -131,6 +131,94 @@ def _refused_texts(implementation: Components, draw: Draw) -> Difference | None:
     )
 
 
+SHARES = 5  # of the values below, one per case: some of them are long
+SYNTAX, UNKNOWN = "record/text-syntax", "record/unknown-key"
+# Values of a key that no record has: the text holds as far as that key, or breaks at the byte told.
+VALUES: tuple[tuple[str, str, str, int | None], ...] = (
+    ("an array of 16 levels", "[" * 15 + "]" * 15, UNKNOWN, None),
+    ("an array of 17 levels", "[" * 16 + "]" * 16, "record/text-nesting", 15),
+    ("objects of 17 levels", '{"a":' * 16 + "1" + "}" * 16, "record/text-nesting", 75),
+    ("39 digits", "9" * 39, UNKNOWN, None),
+    ("40 digits", "9" * 40, "record/text-digits", 0),
+    ("40 digits after a point", "0." + "9" * 40, "record/text-digits", 0),
+    ("16384 values", "[" + ",".join("1" * 16382) + "]", UNKNOWN, None),
+    ("16385 values", "[" + ",".join("1" * 16383) + "]", "record/text-values", 32765),
+    ("a character before the surrogates", '"\\ud7ff"', UNKNOWN, None),
+    ("the first high half alone", '"\\uD800"', "record/lone-surrogate", None),
+    ("the last low half alone", '"\\udfff"', "record/lone-surrogate", None),
+    ("a character after the surrogates", '"\\ue000"', UNKNOWN, None),
+    ("two halves", '"\\ud800\\udc00"', UNKNOWN, None),
+    ("two halves exchanged", '"\\udc00\\ud800"', "record/lone-surrogate", None),
+    ("every short escape", '"\\"\\\\\\/\\b\\f\\n\\r\\t"', UNKNOWN, None),
+    ("another escape", '"\\x"', SYNTAX, 1),
+    ("a control character", '"\x1f"', SYNTAX, 1),
+    ("half a word", "tru", SYNTAX, 0),
+    ("a leading zero", "01", SYNTAX, 1),
+    ("a negative zero", "-0", UNKNOWN, None),
+    ("a number with all its parts", "-1.5e+10", UNKNOWN, None),
+    ("nothing after a point", "1.", SYNTAX, 1),
+    ("nothing after an exponent", "1e", SYNTAX, 1),
+    ("nothing before a point", ".5", SYNTAX, 0),
+    ("a comma at the end of an array", "[1,]", SYNTAX, 3),
+    ("a comma at the end of an object", '{"a":1,}', SYNTAX, 7),
+    ("a key without quotes", "{a:1}", SYNTAX, 1),
+    ("no colon", '{"a" 1}', SYNTAX, 5),
+    ("no comma", "[1 2]", SYNTAX, 3),
+    ("no value", "", SYNTAX, 0),
+    ("an empty array and object", '[[],{}," "]', UNKNOWN, None),
+    ("white space of every kind", " \t\r\n1", UNKNOWN, None),
+)
+
+
+def _texts(implementation: Components, draw: Draw) -> Difference | None:
+    """A text alone decides how far it is read: the limits themselves are met, one more is not."""
+    read: Callable[[bytes], Any] = type(_record(implementation, draw)).from_bytes
+
+    def one(what: str, text: str, code: str, at: int | None) -> Difference | None:
+        before = '{"colour":'
+        data = f"{before}{text}}}\n".encode()
+        place = None if at is None else len(before) + at
+        return equal(f"code and byte for {what}", (code, place), _refusal(lambda: read(data)))
+
+    return _choices(implementation.parts) or first(
+        one(*value) for value in VALUES[draw.size % SHARES :: SHARES]
+    ) or first(
+        refused(what, code, lambda given=given: read(given))  # type: ignore[misc]
+        for what, code, given in (
+            ("text that is no bytes", "record/not-bytes", "{}"),
+            ("bytes that are no text", "record/text-encoding", b'{"\xff":1}'),
+            ("two texts", SYNTAX, b"{}{}"),
+            ("an array", "record/field-type", b"[]\n"),
+        )
+    )  # fmt: skip
+
+
+def _choices(parts: Any) -> Difference | None:
+    """What a refused word should have been: the one choice, or one of several."""
+    model, run = parts.ModelRecord.scale("reference"), parts.RunRecord.fixture("reference-ci")
+
+    def told(expected: str, call: Callable[[], object]) -> Difference | None:
+        try:
+            call()
+        except ValueError as refusal:
+            return equal("words that are choices", expected, getattr(refusal, "expected", None))
+        return Difference(what="a word that is no choice", expected="a refusal", actual="a record")
+
+    return told("causal", lambda: model.replace(mask_policy="none")) or told(
+        "one of cpu, gpu, none", lambda: run.replace(device="tpu")
+    )
+
+
+def _refusal(call: Callable[[], object]) -> tuple[str, int | None]:
+    """Code and `at` of the refusal that the call ends in."""
+    try:
+        call()
+    except ValueError as refusal:
+        at = getattr(refusal, "at", None)
+        return str(getattr(refusal, "code", refusal)), at if isinstance(at, int) else None
+    return "a result", None
+
+
 def _document(g: Generator, size: int) -> bytes:
     """Few letters, so that pairs repeat and overlap; some bytes that are no text."""
     letters = b"aaab" if g.below(2) else "aaé\U0001f600".encode()
@@ -197,6 +285,16 @@ LAWS = (
         ),
         cases=draws("records", first_seed=72_000),
         check=_refused_texts,
+    ),
+    Law(
+        id="records.texts",
+        statement="A text is read to its limits of depth, digits and values and not beyond; what"
+        " breaks its syntax is refused at its byte.",
+        source="config_planner.md section 2; records.md section 3",
+        needs=("records",),
+        faults=("nesting-without-bound", "lone-surrogates-read"),
+        cases=draws("records", first_seed=74_000),
+        check=_texts,
     ),
     Law(
         id="tokenizer.definition",

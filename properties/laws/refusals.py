@@ -41,11 +41,16 @@ def _unchanged(implementation: Components, share: Share) -> Difference | None:
     return _none("refused calls that changed something", found)
 
 
+def _told(implementation: Components, share: Share) -> Difference | None:
+    found = implementation.untold_by_refusals(share.start, share.step)
+    return _none("refusals that do not tell or keep their facts", found)
+
+
 LAWS = (
     Law(
         id="refusals.order",
         statement="At every public boundary the first broken rule of the documented order refuses,"
-        " with its facts, alone and beside the next one.",
+        " with its facts, alone and beside the next one; where none is broken the call is taken.",
         source="STYLE.md section 7; the Refuses: lines of the public names",
         needs=("boundaries",),
         faults=("width-before-rank", "zero-row-accepted"),
@@ -60,5 +65,15 @@ LAWS = (
         faults=("revision-raised-before-check", "cache-cleared-before-check"),
         cases=_shares,
         check=_unchanged,
+    ),
+    Law(
+        id="refusals.facts",
+        statement="A refusal tells its facts in one line, however large they are, and keeps them"
+        " when it is copied or pickled; it is made by names alone.",
+        source="STYLE.md section 7",
+        needs=("boundaries",),
+        faults=("facts-lost-by-pickling", "digits-printed-in-full"),
+        cases=_shares,
+        check=_told,
     ),
 )

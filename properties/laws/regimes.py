@@ -22,7 +22,8 @@ from .protocol import Ids, Valid
 
 __all__ = [
     "BASES", "CELLS", "CHOICES", "DECIDABLE", "EPSILONS", "REGIMES", "Override", "Regime",
-    "SingleCase", "Sizes", "Strength", "TruthCase", "case_of", "census", "largest", "truth_cases",
+    "SingleCase", "Sizes", "Strength", "TruthCase", "case_of", "census", "largest", "redrawn",
+    "truth_cases",
 ]  # fmt: skip
 
 Nested: TypeAlias = list[list[float]]
@@ -31,7 +32,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "values": ("dyadic", "xavier", "subnormal", "zeros", "huge", "overflow"),
     "attention": ("cold", "warm", "hot"),
     "norm": ("ordinary", "tiny", "spiky", "offset"),
-    "logits": ("ordinary", "near-tied", "thousand", "huge"),
+    "logits": ("ordinary", "near-tied", "thousand", "offset", "huge"),
     "positions": ("start", "far"),
     "layout": ("full", "padded", "packed"),
 }
@@ -39,6 +40,7 @@ CELLS = tuple(f"{name}={choice}" for name, choices in CHOICES.items() for choice
 
 FAR = 1023  # first position of far rows: the next is a power of two
 SPIKE = 4096.0  # one feature of some rows, times this
+SHOWS = 1e4  # times a final gain beside the offset's feature: above its ulp, so that both show
 HUGE_LOGIT = 1e290  # final gain
 HUGE, OVERFLOWING = 2.0**500, 2.0**520  # table entries whose squares reach 1e301, pass 1e308
 SUBNORMAL = 2.0**-1040
@@ -53,7 +55,7 @@ class Regime:
     attention: how far scores lie apart
     norm:      `tiny` rows have a mean square near epsilon; a `spiky` row has one large feature,
                an `offset` row one of 1e17
-    logits:    ties within 1e-11, +-1000, and near overflow
+    logits:    ties within 1e-11, +-1000, all of a cell around 1e17, and near overflow
     """
 
     values: str = "xavier"
@@ -203,6 +205,12 @@ class SingleCase(TruthCase):
         """Name -> value in stable order; infinite where no float32 is near."""
         return {name: _single(value) for name, value in self._weights(SINGLE).items()}
 
+    @cached_property
+    def truth(self) -> Truth:
+        """Every answer to 50 digits, with the bound of a program in float32."""
+        batch = (self.ids, self.targets, self.layout, self.valid)
+        return truth_of(self.config, self.weights, *batch, format=BINARY32)
+
     @property
     def fits(self) -> bool:
         """Whether every weight is near a float32."""
@@ -252,6 +260,11 @@ def _regulate(weights: dict[str, Any], regime: Regime, config: Config, strength:
     if regime.logits == "near-tied":
         for v, row in enumerate(table[1:], 1):
             row[:] = [x * (1.0 + v * strength.close) for x in table[0]]
+    if regime.logits == "offset":
+        for row in table:
+            row[0] = 1.0
+        gains, above = weights["final_norm.gain"], strength.offset / SHOWS
+        gains[:] = [strength.offset, *(g * above for g in gains[1:])]
     gain = {"thousand": strength.large, "huge": HUGE_LOGIT}.get(regime.logits, 1.0)
     if regime.values == "subnormal":
         gain *= SUBNORMAL
@@ -387,6 +400,7 @@ REGIMES = (
     Regime(values="overflow"),
     Regime(norm="tiny", layout="padded", attention="hot"),
     Regime(values="dyadic", layout="packed", attention="hot"),
+    Regime(logits="offset"),
 )
 EPSILONS = (1e-6, 1e-2, 1e-5)
 BASES = (10000.0, 100.0, 500000.0)
@@ -398,8 +412,13 @@ def _case(number: int) -> TruthCase:
     """Case 0 is the smallest; later ones take the regimes in turn."""
     if number == 0:
         return case_of(Sizes(), SEED, REGIMES[0])
-    generator, regime = Generator(SEED + number), REGIMES[number % len(REGIMES)]
-    below = generator.below
+    return _of_regime(SEED + number, REGIMES[number % len(REGIMES)])
+
+
+@cache
+def _of_regime(seed: int, regime: Regime) -> TruthCase:
+    """Kept, for three laws ask for the same truth."""
+    below = Generator(seed).below
     heads, head_width = ((1, 4), (2, 2), (2, 4), (3, 2))[below(4)]
     sizes = Sizes(
         B=1 + below(2), T=2 + below(3), V=3 + below(4), heads=heads, head_width=head_width,
@@ -407,11 +426,16 @@ def _case(number: int) -> TruthCase:
     )  # fmt: skip
     return case_of(
         sizes,
-        SEED + number,
+        seed,
         regime,
         epsilon=EPSILONS[below(3)],
         base=BASES[below(3)],
     )
+
+
+def redrawn(case: TruthCase, seed: int) -> TruthCase:
+    """Another case in the same regime, of other sizes, segments, ids and weights."""
+    return _of_regime(seed, case.regime)
 
 
 def truth_cases(count: int) -> Iterator[TruthCase]:

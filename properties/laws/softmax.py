@@ -16,7 +16,7 @@ from .law import Law
 __all__ = ["LAWS"]
 
 UNIT = 2.0**-53
-POISONS = (1e308, -1e308, 1e9, -2e9)
+POISONS = (1e308, -1e308, 1e9, -2e9, math.inf, math.nan)
 
 
 def _statistics(row: Sequence[float]) -> tuple[float, list[float], float]:
@@ -213,11 +213,11 @@ LAWS = (
     Law(
         id="softmax.definition",
         statement="Log-probabilities, mean loss and its gradient have the bits of their definition"
-        " for ordinary, nearly tied, huge and tiny logits.",
+        " for ordinary, nearly tied, huge and tiny logits, and around 1e17.",
         source="numerics.md sections 7 and 8; cases: loss-huge-logits",
-        needs=("operations",),
+        needs=("operation-values",),
         faults=("softmax-unshifted", "log-of-one-plus-tail", "logit-gradient-divided"),
-        cases=draws("uniform", "large", "huge", "tiny", "zero-rich", first_seed=25_000),
+        cases=draws("uniform", "large", "huge", "tiny", "zero-rich", "offset", first_seed=25_000),
         check=_definition,
     ),
     Law(
@@ -234,7 +234,7 @@ LAWS = (
         statement="The same exact number added to all logits of a row changes no bit of"
         " probabilities, losses or gradients.",
         source="numerics.md section 7",
-        needs=("operations",),
+        needs=("operation-values",),
         faults=("softmax-unshifted",),
         cases=draws("dyadic", first_seed=27_000),
         check=_shift,
@@ -244,7 +244,7 @@ LAWS = (
         statement="Causal probabilities lie in 0 .. 1, hidden ones are +0, and every row sums to 1"
         " within the rounding of its own length.",
         source="numerics.md section 12",
-        needs=("operations",),
+        needs=("operation-values",),
         faults=("one-key-too-many-in-sum",),
         cases=draws("uniform", "large", "wide", first_seed=28_000),
         check=_row_sums,
@@ -254,9 +254,9 @@ LAWS = (
         statement="Raw sums of rows taken one by one add up, in order, to the raw sum of all; the"
         " mean is that over their number.",
         source="numerics.md section 8; cases: loss-accum-weighting",
-        needs=("operations",),
+        needs=("operation-values",),
         faults=("raw-sum-is-mean", "raw-sum-from-mean", "losses-summed-from-the-end"),
-        cases=draws("uniform", "large", first_seed=29_000),
+        cases=draws("uniform", "large", "offset", first_seed=29_000),
         check=_partition,
     ),
     Law(
@@ -274,18 +274,18 @@ LAWS = (
         statement="A query of the fused causal softmax has the bits, forward and backward, of the"
         " softmax of its visible keys alone.",
         source="numerics.md section 12",
-        needs=("operations",),
+        needs=("operation-values",),
         faults=("softmax-sum-with-maximum", "softmax-slope-expanded", "mask-off-by-one"),
-        cases=draws("uniform", "large", "wide", first_seed=31_000),
+        cases=draws("uniform", "large", "wide", "offset", first_seed=31_000),
         check=_causal_prefix,
     ),
     Law(
         id="poison.hidden-scores",
         statement="Scores and upstream gradients of future, foreign and padded cells, whatever"
-        " finite values they hold, change no bit.",
+        " they hold, huge values and NaN among it, change no bit.",
         source="numerics.md section 12; cases: mask-full-row",
-        needs=("operations",),
-        faults=("mask-by-large-negative", "packed-segments-leak"),
+        needs=("operation-values",),
+        faults=("mask-by-large-negative", "packed-segments-leak", "hidden-scores-times-zero"),
         cases=draws("uniform", "large", first_seed=32_000),
         check=_hidden_scores,
     ),

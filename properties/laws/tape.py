@@ -246,6 +246,21 @@ def _pass_that_fails(implementation: Components, draw: Draw) -> Difference | Non
     return found or equal("gradients", before, [p.gradient.tobytes() for p in (x, y, small)])
 
 
+def _identity(implementation: Components, draw: Draw) -> Difference | None:
+    """A node is itself, whoever holds it; nothing that equals it is."""
+    parts = implementation.parts
+    p, twin = (parts.Parameter("p", draw.values(draw.generator(), 2)) for _ in range(2))
+    double, again = (parts.RECORDING.apply(parts.ops.add, p, p) for _ in range(2))
+    pairs = (
+        (p, p, True), (double, double, True), (p, twin, False), (double, again, False),
+        (double, double.detach(), False), (p, double, False),
+    )  # fmt: skip
+    return first(
+        equal(f"{one.op} and {other.op}, one node", same, one.is_same_node(other))
+        for one, other, same in pairs
+    )
+
+
 def _law(
     name: str,
     statement: str,
@@ -266,6 +281,14 @@ def _law(
 
 
 LAWS = (
+    _law(
+        "identity",
+        "A handle is the node itself; equal values, detached nodes and other results are others.",
+        _identity,
+        "equal-values-one-node",
+        source="tape.md section 1",
+        seed=39_000,
+    ),
     _law(
         "reuse",
         "A node used several times, by both operands too, has the sum of its slopes: reverse mode"

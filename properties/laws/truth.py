@@ -21,6 +21,7 @@ from .levels import LAYOUTS
 from .precision import answered, format_of
 from .protocol import DecoderUnderTest
 from .regimes import DECIDABLE, TruthCase, largest, truth_cases
+from .ulps import Counts, added, ulp_counts
 
 __all__ = ["CLASS", "DECIDABLE", "DECLARED_CLASS", "LAWS", "Compared", "judged", "largest"]
 
@@ -42,6 +43,7 @@ class Compared(NamedTuple):
 def finding(case: TruthCase, compared: Iterable[Compared], format: Format = BINARY64) -> Finding:
     """The first wrong entry, and the ratios of error to bound over all arrays."""
     difference, ratios, entries, undecidable = None, [], 0, 0
+    ulps: Counts = ()
     for one in compared:
         actual = doubles(one.actual)
         if actual.shape != one.answer.shape:
@@ -59,6 +61,7 @@ def finding(case: TruthCase, compared: Iterable[Compared], format: Format = BINA
         with np.errstate(all="ignore"):
             shares = np.where(errors == 0.0, 0.0, errors / bounds)
         ratios.append(shares[decided])
+        ulps = added(ulps, ulp_counts(errors[decided], one.answer.doubles[0][decided]))
         entries += actual.size
         undecidable += int(np.count_nonzero(~decided))
     kept = np.concatenate(ratios) if ratios else np.zeros(0)
@@ -70,6 +73,7 @@ def finding(case: TruthCase, compared: Iterable[Compared], format: Format = BINA
         median_ratio=float(np.median(kept)) if kept.size else 0.0,
         worst_ratio=float(kept.max()) if kept.size else 0.0,
         regimes=case.regime.cells,
+        ulps=ulps,
     )
 
 

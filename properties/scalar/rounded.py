@@ -10,6 +10,7 @@ __all__ = ["cos", "exp", "log", "log1p", "pow", "sin"]
 
 _BITS = 100  # to begin with; doubled while the two ends round apart
 _GUARD_BITS = 10  # of every approximation, the last bits that are not relied upon
+_FURTHEST = 1100  # powers of two beyond every double's, above and below
 _FAR = 800.0  # exp(-800) is below half the smallest double, exp(800) above the largest
 
 
@@ -79,6 +80,10 @@ def _nearest(value: Callable[[int], Any]) -> float:
 
 def _double(man: int, exponent: int) -> float:
     """man * 2^exponent, rounded once, ties to even: Python's conversions of integers do so."""
+    if man.bit_length() + exponent < -_FURTHEST:
+        return 0.0
+    if man.bit_length() + exponent > _FURTHEST:
+        return math.inf
     try:
         return float(man << exponent) if exponent >= 0 else man / (1 << -exponent)
     except OverflowError:
@@ -102,4 +107,4 @@ def _exact_power(base: float, exponent: float) -> tuple[int, int] | None:
         if root * root != man:
             return None
         man = root
-    return (man**p if man > 1 else 1), max(min(twos * p // q, 2000), -2000)
+    return (man**p if man > 1 else 1), twos * p // q

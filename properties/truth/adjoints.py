@@ -5,11 +5,17 @@
 u is the unit of rounding, eta half the smallest number. All outputs are walked back at once, a
 column each. What the reverse pass reads of the forward pass may have been computed again there,
 with roundings of its own: a forward entry counts |what comes from reverse reads| + |the rest|.
+
+Where rounding leaves few digits of a slope, its own error is not small beside it, and what it
+does to the roundings that it multiplies is no longer of higher order. There |v_i| and the slopes
+are the larger of the true ones and those that a run of the record in doubles meets. One run shows
+how large such noise is, not how large it can be: SAFETY stands for the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -18,7 +24,10 @@ from numpy.typing import NDArray
 
 from .recording import Record, Recorded
 
-__all__ = ["BINARY32", "BINARY64", "SAFETY", "Format", "Roundings", "roundings"]
+__all__ = [
+    "BFLOAT16", "BINARY16", "BINARY32", "BINARY64", "SAFETY", "Format", "Roundings", "carried",
+    "roundings",
+]  # fmt: skip
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -31,12 +40,20 @@ class Format:
 
     unit: float
     eta: float
-    largest: float = float.fromhex("0x1.fffffffffffffp+1023")
+    largest: float
+
+    @property
+    def low(self) -> float:
+        """log2 of 2^22 times the smallest normal number, eta / u: products above keep their u."""
+        return math.log2(self.eta / self.unit) + 22.0
 
 
-# eta of BINARY64 is 2^-1075, which is no double.
-BINARY64 = Format(unit=2.0**-53, eta=2.0**-1074)
-BINARY32 = Format(unit=2.0**-24, eta=2.0**-150, largest=float.fromhex("0x1.fffffep+127"))
+BINARY64 = Format(  # eta is 2^-1075, which is no double
+    unit=2.0**-53, eta=2.0**-1074, largest=float(np.finfo(np.float64).max)
+)
+BINARY32 = Format(unit=2.0**-24, eta=2.0**-150, largest=(2.0 - 2.0**-23) * 2.0**127)
+BFLOAT16 = Format(unit=2.0**-8, eta=2.0**-134, largest=(2.0 - 2.0**-7) * 2.0**127)
+BINARY16 = Format(unit=2.0**-11, eta=2.0**-25, largest=(2.0 - 2.0**-10) * 2.0**15)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -81,11 +98,29 @@ def roundings(record: Record, border: int, outputs: Sequence[Recorded]) -> tuple
     return Roundings(relative=relative, absolute=absolute), adjoints
 
 
+def carried(
+    record: Record, border: int, losses: Mapping[int, float], inputs: Sequence[Recorded]
+) -> Array:
+    """What losses at forward entries amount to in the gradient of every input.
+
+    sum over entries v of |dv / d input| losses[v]: a contribution to the adjoint of v is
+    multiplied by that on its way.
+    """
+    entries = list(losses)
+    adjoints = np.zeros((border, len(entries)))
+    adjoints[entries, range(len(entries))] = 1.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        _walk(record, adjoints, border, 0)
+        slopes = np.abs(adjoints[[x.index for x in inputs]])
+        parts = np.where(slopes == 0.0, 0.0, slopes * np.array([losses[v] for v in entries]))
+        total = parts.sum(axis=1)
+    return np.where(np.isnan(total), np.inf, total)
+
+
 def _walk(record: Record, adjoints: Array, start: int, end: int) -> None:
     """Hands the adjoints of entries end .. start - 1 on to what they came from."""
     for index in range(start - 1, end - 1, -1):
-        sources, slopes = record.operands[index]
-        row = adjoints[index]
+        sources, row = record.operands[index][0], adjoints[index]
         if sources and row.any():
-            for source, slope in zip(sources, slopes, strict=True):
-                adjoints[source] += float(slope) * row
+            for source, slope in zip(sources, record.steep[index], strict=True):
+                adjoints[source] += slope * row

@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from logitproof.properties.scalar import Config, Layout, Result, ScalarDecoder
 from logitproof.properties.scalar.forward import Head, Norm, Row
 
-from .adjoints import Roundings, roundings
+from .adjoints import BINARY64, Format, Roundings, carried, roundings
 from .arithmetic import recording
+from .orders import grant_forward_orders, reverse_losses
 from .recording import DIGITS, FORMS, FUNCTION_ULP, WRITTEN_OUT, Real, Record, slopes
 
 __all__ = ["DECLARED_CLASS", "Answer", "Truth", "truth_of"]
@@ -32,19 +33,20 @@ __all__ = ["DECLARED_CLASS", "Answer", "Truth", "truth_of"]
 Ids: TypeAlias = Sequence[Sequence[int]]
 Array: TypeAlias = NDArray[np.float64]
 DECLARED_CLASS = {
-    "products": "sums of products in any order, fused or not; 1/sqrt(d_h) on either side of them",
+    "products": "sums of products in any order, fused or not; 1/sqrt(d_h) on either side of them;"
+    " the factors of a norm, of SwiGLU and of their slopes in any order, also where a part "
+    "underflows that a large factor is still to come to",
     "functions": f"exp, log, log1p, sin, cos and pow within {FUNCTION_ULP:g} ulps",
     "norm": "x / sqrt(m + eps), x * (1 / sqrt(m + eps)) or x * exp(-log(m + eps) / 2), the gain"
-    " before or after, m a mean or a sum times 1/D; its reverse rule factored or not",
+    " before or after, m a mean or a sum times 1/D; its reverse rule factored or not, three"
+    " inverse roots never multiplied together before an x",
     "softmax": "e / sum, or exp(z - log-sum-exp) while |z| stays below 2^20",
     "sigmoid": "1 / (1 + exp(-x)) or e / (1 + e); the slope of SiLU in any of its expansions",
     "loss": "gap + log(sum), gap + log1p(tail), or log-sum-exp minus target logit below 2^20; a"
     " mean by division or by a reciprocal",
     "reverse": "values of the forward pass kept, or computed again from an operation's input",
-    "excluded": "what overflows on the way, products whose parts underflow, sigmoid by tanh, "
-    "softmax in rescaled pieces",
+    "excluded": "what overflows on the way, sigmoid by tanh, softmax in rescaled pieces",
 }
-LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,7 +74,7 @@ class Truth:
                gradients would measure if no probability were near 0 or 1
     largest:   of the record's values and sums of magnitudes; where a format does not hold it, a
                refusal is as good an answer as any
-    overflows: whether it passes the largest double
+    overflows: whether it passes the largest number of the format that was asked for
     differentiated: the same gradients by the scalar decoder's written rules, for tests
     """
 
@@ -93,8 +95,12 @@ def truth_of(
     targets: Ids,
     layout: Layout | None = None,
     valid: Sequence[Sequence[bool]] | None = None,
+    format: Format = BINARY64,
 ) -> Truth:
-    """The answers for one batch. Source: notes/bounds.md"""
+    """The answers for one batch. Source: notes/bounds.md
+
+    format: in which the programs compute; weights are taken over exactly whatever it is
+    """
     with mp.workdps(DIGITS):
         arithmetic = recording()
         record = arithmetic.record
@@ -105,25 +111,34 @@ def truth_of(
         }
         rows = decoder.rows(ids, layout)
         _grant_forward_forms(record, rows)
+        grant_forward_orders(record, rows, decoder.weights, format.low)
         border = len(record)
         result = decoder.finished(rows, targets, valid)
         for loss in result.losses:  # log(1 + tail) rounds 1 + tail
             record.widen(loss, FORMS, 1.0)
-        return _answers(config, decoder, record, border, result)
+        return _answers(config, decoder, record, rows, border, result, format)
 
 
 def _answers(
-    config: Config, decoder: ScalarDecoder, record: Record, border: int, result: Result
+    config: Config,
+    decoder: ScalarDecoder,
+    record: Record,
+    rows: Sequence[Row],
+    border: int,
+    result: Result,
+    format: Format,
 ) -> Truth:
     inputs = [x for value in decoder.weights.values() for row in value for x in row]
     exact = iter(slopes(record, result.loss, inputs))
     values = {n: [next(exact) for _ in _flat(v)] for n, v in decoder.weights.items()}
     logits, written = _flat(result.logits), {n: _flat(v) for n, v in result.gradients.items()}
     outputs = [*logits, result.loss, *(x for value in written.values() for x in value)]
-    overflows = not record.largest <= LARGEST
+    overflows = not record.largest <= format.largest
     first, moved, reach = len(logits), Roundings.none(len(outputs)), 0.0
     if not overflows:
         moved, adjoints = roundings(record, border, outputs)
+        losses = reverse_losses(rows, decoder.weights, adjoints[:, first], format.low)
+        moved.absolute[first + 1 :] += carried(record, border, losses, inputs)
         reach = float(np.abs(adjoints[[x.index for x in inputs], :first]).max())
     B, T = len(result.logits), len(result.logits[0])
     gradients, start = {}, first + 1

@@ -16,7 +16,7 @@ from logitproof.properties.scalar.foreign import Foreign
 from .adjoints import roundings
 from .arithmetic import recording
 from .decoder import Answer
-from .recording import DIGITS, FORMS, FUNCTION_ULP, Recorded
+from .recording import DIGITS, Recorded
 
 __all__ = ["foreign_logits"]
 
@@ -44,9 +44,7 @@ def foreign_logits(
 
         def erf(x: Recorded) -> Recorded:
             slope = 2 / mp.sqrt(mp.pi) * mp.exp(-x.value * x.value)
-            value = mp.erf(x.value)
-            count = 2 * FUNCTION_ULP + FORMS
-            return record.entry(value, ((x, slope),), count, abs(float(value)))
+            return record.function(x, mp.erf(x.value), slope)
 
         given = {
             name: [[record.parameter(mpmath.mpf(v)) for v in row] for row in _matrix(value)]

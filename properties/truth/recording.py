@@ -7,6 +7,7 @@ The rules are those of the primitives alone: + - * / and sums of products, exp, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -30,49 +31,73 @@ WRITTEN_OUT = 2.0**20
 
 
 class Recorded:
-    """A number of a record; `index` is -1 for what is known exactly."""
+    """A number of a record; `index` is -1 for what is known exactly.
 
-    __slots__ = ("index", "near", "record", "value")
+    near: the value as a double
+    run:  what the same operations give in doubles; a number of which rounding leaves no digit
+          is told by the two
+    """
 
-    def __init__(self, record: Record, value: Real, index: int = -1) -> None:
+    __slots__ = ("index", "near", "record", "run", "value")
+
+    def __init__(
+        self, record: Record, value: Real, index: int = -1, run: float | None = None
+    ) -> None:
         self.record = record
         self.value = value
         self.near = float(value)
+        self.run = self.near if run is None or not math.isfinite(run) else run
         self.index = index
+
+    @property
+    def size(self) -> float:
+        """The larger magnitude of the two."""
+        return max(abs(self.near), abs(self.run))
 
     @property
     def is_nothing(self) -> bool:
         """Whether it is an exact zero: of a cell that is not active, or of an empty sum."""
         return self.index < 0 and not self.value
 
+    @property
+    def is_given(self) -> bool:
+        """Whether it came from no other entry: a weight, a constant."""
+        return self.index < 0 or not self.record.operands[self.index][0]
+
     def __add__(self, other: Recorded) -> Recorded:
         if other.is_nothing:
             return self
         if self.is_nothing:
             return other
-        total = self.value + other.value
-        return self.record.entry(total, ((self, 1), (other, 1)), FORMS, abs(float(total)))
+        total, run = self.value + other.value, self.run + other.run
+        size = max(abs(float(total)), abs(run))
+        return self.record.entry(total, ((self, 1, 1.0), (other, 1, 1.0)), FORMS, size, run)
 
     def __sub__(self, other: Recorded) -> Recorded:
         """A difference counts its operands too: some forms multiply it out, or shift it."""
-        difference = self.value - other.value
-        size = abs(float(difference)) + min(abs(self.near) + abs(other.near), WRITTEN_OUT)
-        return self.record.entry(difference, ((self, 1), (other, -1)), FORMS, size)
+        difference, run = self.value - other.value, self.run - other.run
+        size = max(abs(float(difference)), abs(run)) + min(self.size + other.size, WRITTEN_OUT)
+        operands = ((self, 1, 1.0), (other, -1, -1.0))
+        return self.record.entry(difference, operands, FORMS, size, run)
 
     def __mul__(self, other: Recorded) -> Recorded:
         if self.is_nothing or other.is_nothing:
             return self.record.exact(0)
-        product = self.value * other.value
-        operands = ((self, other.value), (other, self.value))
-        return self.record.entry(product, operands, FORMS, abs(float(product)))
+        product, run = self.value * other.value, self.run * other.run
+        operands = ((self, other.value, other.run), (other, self.value, self.run))
+        return self.record.entry(product, operands, FORMS, max(abs(float(product)), abs(run)), run)
 
     def __truediv__(self, other: Recorded) -> Recorded:
         quotient = self.value / other.value
-        operands = ((self, 1 / other.value), (other, -quotient / other.value))
-        return self.record.entry(quotient, operands, FORMS, abs(float(quotient)))
+        run = self.run / (other.run or other.near or 1.0)
+        near = (1 / other.value, -quotient / other.value)
+        operands = ((self, near[0], float(near[0])), (other, near[1], run * -float(near[0])))
+        return self.record.entry(
+            quotient, operands, FORMS, max(abs(float(quotient)), abs(run)), run
+        )
 
     def __neg__(self) -> Recorded:
-        return self.record.entry(-self.value, ((self, -1),), 0, 0.0)
+        return self.record.entry(-self.value, ((self, -1, -1.0),), 0, 0.0, -self.run)
 
     def __eq__(self, other: object) -> bool:
         return bool(self.value == (other.value if isinstance(other, Recorded) else other))
@@ -93,12 +118,15 @@ class Record:
     """A program in the order in which it ran; what is exact alone leaves no entry.
 
     operands: per entry the entries it came from, and the slope in each
+    steep:    these slopes as doubles, or where a run in doubles keeps less than 20 of their bits
+              the larger of the two: what roundings before it are multiplied by in a program
     counts:   per entry k, its roundings
     sizes:    per entry the magnitude that they are relative to, times k
     """
 
     def __init__(self) -> None:
         self.operands: list[tuple[tuple[int, ...], tuple[Real, ...]]] = []
+        self.steep: list[tuple[float, ...]] = []
         self.counts: list[float] = []
         self.sizes: list[float] = []
         self.largest = 0.0
@@ -112,29 +140,39 @@ class Record:
 
     def parameter(self, value: Real) -> Recorded:
         """A number without an error that slopes are asked for."""
-        return self._written(mpmath.mpf(value), (), (), 0, 0.0)
+        return self._written(mpmath.mpf(value), (), (), (), 0, 0.0, None)
 
     def entry(
-        self, value: Real, operands: Sequence[tuple[Recorded, Real]], count: float, size: float
+        self,
+        value: Real,
+        operands: Sequence[tuple[Recorded, Real, float]],
+        count: float,
+        size: float,
+        run: float,
     ) -> Recorded:
-        """The result of one operation; exact where all its operands are."""
-        known = [(x.index, slope) for x, slope in operands if x.index >= 0]
+        """The result of one operation; exact where all its operands are.
+
+        operands: with the slope in each, and what a run in doubles has for it
+        """
+        known = [(x.index, slope, _steep(slope, shown)) for x, slope, shown in operands
+                 if x.index >= 0]  # fmt: skip
         if not known:
             return Recorded(self, value)
-        indices, slopes = zip(*known, strict=True)
+        indices, slopes, steep = zip(*known, strict=True)
         if len(indices) == 2 and indices[0] == indices[1]:  # x * x
             indices, slopes = indices[:1], (slopes[0] + slopes[1],)
-        return self._written(value, indices, slopes, count, size)
+            steep = (steep[0] + steep[1],)
+        return self._written(value, indices, slopes, steep, count, size, run)
 
     def rounded(self, value: Real, count: float, size: float = 0.0) -> Recorded:
         """A number that depends on no parameter, but is not known exactly."""
-        return self._written(value, (), (), count, size or abs(float(value)))
+        return self._written(value, (), (), (), count, size or abs(float(value)), None)
 
     def widen(self, number: Recorded, count: float, size: float | None = None) -> None:
         """Grants an entry more roundings: for what other forms of a whole operation do."""
         if number.index >= 0:
             self.counts[number.index] += count
-            self.sizes[number.index] += count * (abs(number.near) if size is None else size)
+            self.sizes[number.index] += count * (number.size if size is None else size)
 
     def dot(self, left: Sequence[Recorded], right: Sequence[Recorded]) -> Recorded:
         """sum l r in any order, fused or not: (n + FORMS) u sum |l r|."""
@@ -142,38 +180,51 @@ class Record:
             (x, y) for x, y in zip(left, right, strict=True) if not (x.is_nothing or y.is_nothing)
         ]
         value = mp.fdot((x.value, y.value) for x, y in pairs)
-        operands: list[tuple[Recorded, Real]] = []
+        operands: list[tuple[Recorded, Real, float]] = []
         size = 0.0
         for x, y in pairs:
-            size += abs(x.near * y.near)
-            operands += ((x, y.value), (y, x.value))
-        return self.entry(value, operands, len(left) + FORMS, size)
+            size += max(abs(x.near * y.near), abs(x.run * y.run))
+            operands += ((x, y.value, y.run), (y, x.value, x.run))
+        run = sum(x.run * y.run for x, y in pairs)
+        return self.entry(value, operands, len(left) + FORMS, size, run)
 
     def total(self, terms: Sequence[Recorded]) -> Recorded:
         """The sum in any order: (n + FORMS) u sum |x|."""
         value = mp.fsum(x.value for x in terms)
-        size = sum(abs(x.near) for x in terms)
-        return self.entry(value, [(x, 1) for x in terms], len(terms) + FORMS, size)
+        size, run = sum(x.size for x in terms), sum(x.run for x in terms)
+        return self.entry(value, [(x, 1, 1.0) for x in terms], len(terms) + FORMS, size, run)
 
     def function(self, x: Recorded, value: Real, slope: Real) -> Recorded:
         """An elementary function of a recorded number."""
         count = 2 * FUNCTION_ULP + FORMS
-        return self.entry(value, ((x, slope),), count, abs(float(value)))
+        moved = float(value) + float(slope) * (x.run - x.near)  # near enough for a size
+        size = max(abs(float(value)), abs(moved))
+        return self.entry(value, ((x, slope, float(slope)),), count, size, moved)
 
     def _written(
         self,
         value: Real,
         indices: tuple[int, ...],
         slopes: tuple[Real, ...],
+        steep: tuple[float, ...],
         count: float,
         size: float,
+        run: float | None,
     ) -> Recorded:
+        self.steep.append(steep)
         self.operands.append((indices, slopes))
         self.counts.append(count)
         self.sizes.append(count * size)
-        number = Recorded(self, value, len(self.counts) - 1)
+        number = Recorded(self, value, len(self.counts) - 1, run)
         self.largest = max(self.largest, abs(number.near), size)
         return number
+
+
+def _steep(slope: Real, run: float) -> float:
+    near = float(slope)
+    if abs(run - near) <= abs(near) * 2.0**-20:
+        return near
+    return max(near, run, key=abs)
 
 
 def slopes(record: Record, output: Recorded, inputs: Sequence[Recorded]) -> list[Real]:

@@ -9,7 +9,7 @@ from logitproof.properties.laws.cases import Case
 from logitproof.properties.laws.drawn import Draw
 from logitproof.properties.laws.regimes import CELLS, TruthCase
 
-__all__ = ["by_kind", "cells"]
+__all__ = ["by_kind", "cells", "layout_of"]
 
 WEIGHTS = {0.25: "cold", 1.0: "as drawn", 4.0: "warm", 12.0: "hot"}
 
@@ -44,11 +44,12 @@ def _cells(case: Any) -> Iterator[str]:
     yield f"layers={case.config.layers}"
     yield f"heads={case.config.heads}"
     yield f"rows={len(case.ids)}"
-    yield f"layout={_layout(case)}"
+    yield f"layout={layout_of(case)}"
     yield f"repeated ids={'yes' if _repeats(case) else 'no'}"
 
 
-def _layout(case: Case) -> str:
+def layout_of(case: Case) -> str:
+    """The kind of its layout: full, padded or packed."""
     if case.segments is None:
         return "full"
     if any(len(sizes) > 1 for sizes in case.segments):

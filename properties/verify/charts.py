@@ -6,17 +6,20 @@ import math
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from logitproof.properties.laws.ulps import EDGES, Counts
+
 from .matrix import Cell, KillMatrix
 from .report import FAILS, HOLDS, KNOWN, NOT_APPLICABLE, UNDECIDED, UNEXPECTED, Verdict
 
-__all__ = ["CLASSES", "heat_map", "histogram", "ratio_bar", "strip"]
+__all__ = ["CLASSES", "heat_map", "histogram", "ratio_bar", "strip", "ulp_histogram"]
 
 CLASSES = {HOLDS: "ok", FAILS: "bad", UNDECIDED: "open", NOT_APPLICABLE: "none", KNOWN: "open",
            UNEXPECTED: "bad"}  # fmt: skip
 
-SQUARE, GAP, IN_ROW = 18, 3, 40  # of the strip
+SQUARE, GAP, IN_ROW = 16, 3, 14  # of a strip
 LOWEST, PER_DECADE = -4, 2  # histogram: bins from 10^-4, two each decade, then one from 1 on
 BIN, HIGH = 22, 64
+ULP_BIN = 34
 WIDEST, CELLS = 1110, (9.0, 15.0)  # heat map: its width where that leaves cells of these sizes
 EARLY = 5  # examples up to which a fault is seen early
 CHARACTER = 6.5  # width of one in labels
@@ -75,6 +78,30 @@ def histogram(ratios: Sequence[float]) -> str:
         words = "bound" if decade == 0 else f"1e{decade}"
         shapes.append(_text(x, base + 13, words, "middle"))
     return _svg(width + 14, base + 18, shapes, "cases by their largest error over its bound")
+
+
+def ulp_histogram(counts: Counts, kind: str) -> str:
+    """How many entries lie how many units in the last place away; `kind` is the verdict's class.
+
+    No distance is wrong by itself: where terms cancel, a bound of many ulps is as near as it gets.
+    """
+    most, shapes = max(counts), []
+    for n, (count, words) in enumerate(zip(counts, _ulp_names(), strict=True)):
+        high, x = HIGH * count / most, n * ULP_BIN
+        tip = f"{words} ulp: {count}"
+        shapes.append(_rect(x + 1, 12 + HIGH - high, ULP_BIN - 2, high, kind, tip))
+        if count:
+            shapes.append(_text(x + ULP_BIN / 2, 9 + HIGH - high, str(count), "middle"))
+        shapes.append(_text(x + ULP_BIN / 2, 12 + HIGH + 13, words, "middle"))
+    width = len(counts) * ULP_BIN
+    shapes.append(f'<path d="M0 {12 + HIGH}H{width}" class="axis"/>')
+    return _svg(width, 12 + HIGH + 18, shapes, "entries by their distance in ulps")
+
+
+def _ulp_names() -> list[str]:
+    """What stands below each bin: the most ulps in it."""
+    named = [f"{e:g}" if e < 1000 else f"2^{int(math.log2(e))}" for e in EDGES]
+    return [f"\N{LESS-THAN OR EQUAL TO}{name}" for name in named] + ["more"]
 
 
 def _bin(ratio: float, count: int) -> int:

@@ -8,13 +8,14 @@ import platform
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import mpmath
 import numpy as np
 
 from logitproof import __version__
-from logitproof.golden import figures
+from logitproof.golden import figures, load
 from logitproof.properties import laws
 from logitproof.properties.cli import HarnessError
 
@@ -37,6 +38,7 @@ class Environment:
 
     logitproof: str
     laws: str
+    golden: str
     figures: str
     python: str
     platform: str
@@ -53,6 +55,7 @@ class Environment:
         return cls(
             logitproof=__version__,
             laws=f"set {laws.VERSION}: {len(laws.REGISTRY)} laws, sha256 {laws.digest()[:12]}",
+            golden=_golden_set(),
             figures=f"{figures.FORMAT}, sha256 {figures.digest()[:12]}",
             python=f"{platform.python_implementation()} {platform.python_version()}",
             platform=f"{platform.system()} {platform.machine()}",
@@ -62,6 +65,14 @@ class Environment:
             c_library=f"{library}; its functions: {c_library_functions()} (the core uses none)",
             subnormals="kept" if keeps_subnormals() else "FLUSHED TO ZERO: no result counts",
         )
+
+
+def _golden_set() -> str:
+    """The version that the stored cases have; its digests stand for every one of them."""
+    held = load.manifest()
+    digests = "".join(held["cases"].values()).encode("ascii")
+    digest = sha256(digests).hexdigest()[:12]
+    return f"set {held['version']}: {len(held['cases'])} cases, sha256 {digest}"
 
 
 def numpy_cpu_features() -> list[str]:

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from html import escape
+from itertools import groupby
 
 from .census import by_kind
-from .charts import CLASSES, heat_map, histogram, ratio_bar, strip
+from .charts import CLASSES, heat_map, histogram, ratio_bar, strip, ulp_histogram
 from .matrix import KillMatrix
 from .report import (
     FAILS,
@@ -28,6 +29,8 @@ from .report import (
 __all__ = ["page"]
 
 ALARM = ' class="alarm"'
+WORST_FIRST = (FAILS, UNEXPECTED, UNDECIDED, KNOWN, HOLDS, NOT_APPLICABLE)
+UNFOLDED = 3  # families of which the first failure is told in full at once
 SIGNS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "?", NOT_APPLICABLE: "–", KNOWN: "≈", UNEXPECTED: "!"}
 
 STYLE = """
@@ -42,14 +45,25 @@ body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var
 h1 { font-size: 15px; font-weight: 500; color: var(--soft); margin: 0 0 12px; }
 h2 { font-size: 18px; margin: 36px 0 10px; }
 h3 { font: 600 13px ui-monospace, monospace; margin: 0 0 4px; }
+h3 + .wrap { margin-bottom: 18px; }
 .banner { border-left: 10px solid; padding: 14px 18px; background: var(--band);
   border-radius: 4px; }
-.banner b { font-size: 28px; display: block; margin-bottom: 10px; }
-.banner.ok { border-color: var(--ok); } .banner.ok b { color: var(--ok); }
-.banner.bad { border-color: var(--bad); } .banner.bad b { color: var(--bad); }
-.banner.open { border-color: var(--open); } .banner.open b { color: var(--open); }
+.banner > b { font-size: 28px; display: block; margin-bottom: 10px; }
+.banner.ok { border-color: var(--ok); } .banner.ok > b { color: var(--ok); }
+.banner.bad { border-color: var(--bad); } .banner.bad > b { color: var(--bad); }
+.banner.open { border-color: var(--open); } .banner.open > b { color: var(--open); }
+.families { display: flex; flex-wrap: wrap; gap: 10px 26px; }
+div.family { display: grid; grid-template-columns: auto auto; gap: 2px 8px;
+  justify-content: start; align-items: baseline; }
+div.family b { font: 600 13px ui-monospace, monospace; }
+div.family span { color: var(--soft); font-size: 12.5px; }
+div.family.bad b, div.family.bad span { color: var(--bad); }
+div.family.open b, div.family.open span { color: var(--open); }
+div.family svg { grid-column: 1 / 3; }
 .card { border: 1px solid var(--bad); border-radius: 6px; margin: 12px 0; padding: 12px 16px; }
-.card h3 { font-size: 15px; color: var(--bad); }
+.card summary { cursor: pointer; }
+.card summary b { font: 600 15px ui-monospace, monospace; color: var(--bad); }
+.card summary span { color: var(--soft); font-size: 13.5px; margin-left: 12px; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 3px 14px; margin: 6px 0 0; }
 dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 dd.code { font-family: ui-monospace, monospace; font-size: 13px; }
@@ -99,13 +113,16 @@ def _sections(report: Report, matrix: KillMatrix | None) -> Iterator[str]:
     sentence, verdict = conclusion(report)
     yield f"<h1>{escape(report.title)}</h1>"
     yield f'<div class="banner {CLASSES[verdict]}"><b>{escape(sentence)}</b>'
-    yield f"{strip(report.verdicts)}</div>"
+    yield from _families(report.verdicts)
+    yield "</div>"
     yield f'<p class="note">{escape(legend(report))}</p>'
     if report.failed:
         yield "<h2>What fails</h2>"
-        yield from (_card(report, v) for v in report.failed)
+        firsts = {_family(v): v for v in reversed(report.failed)}
+        unfolded = [*firsts.values()][::-1][:UNFOLDED]
+        yield from (_card(report, v, unfolded=v in unfolded) for v in report.failed)
     yield "<h2>Laws</h2>"
-    yield from _table(report.verdicts)
+    yield from _table(by_family(report.verdicts))
     yield from _histograms(report.verdicts)
     yield from _census(report.verdicts)
     if matrix is not None:
@@ -116,12 +133,45 @@ def _sections(report: Report, matrix: KillMatrix | None) -> Iterator[str]:
     yield "</dl>"
 
 
-def _card(report: Report, verdict: Verdict) -> str:
+def by_family(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Families in the order of their first law, each in one piece."""
+    families = list(dict.fromkeys(map(_family, verdicts)))
+    return sorted(verdicts, key=lambda v: families.index(_family(v)))
+
+
+def _families(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Each family's name, how many of its laws hold, and a square for each of them."""
+    yield '<div class="families">'
+    for family, some in groupby(by_family(verdicts), key=_family):
+        own = list(some)
+        kinds = {v.verdict for v in own}
+        worst = next(kind for kind in WORST_FIRST if kind in kinds)
+        yield f'<div class="family {CLASSES[worst]}"><b>{escape(family)}</b>'
+        yield f"<span>{_held(own)}</span>{strip(own)}</div>"
+    yield "</div>"
+
+
+def _held(verdicts: Sequence[Verdict]) -> str:
+    """`10 of 11`, of the laws that were tried."""
+    tried = [v for v in verdicts if v.verdict != NOT_APPLICABLE]
+    held = sum(v.verdict == HOLDS for v in tried)
+    return f"{held} of {len(tried)}" if tried else "not applicable"
+
+
+def _card(report: Report, verdict: Verdict, *, unfolded: bool) -> str:
+    """Some stand open; of the others the place shows, or what was found."""
     facts = [
         f"<dt>{name}</dt><dd{_code(name)}>{escape(text)}</dd>"
         for name, text in failure_facts(report, verdict).items()
     ]
-    return f'<div class="card"><h3>{escape(verdict.id)}</h3><dl>{"".join(facts)}</dl></div>'
+    if sum(verdict.away) > 1:
+        facts.append(f"<dt>ulps away</dt><dd>{ulp_histogram(verdict.away, CLASSES[FAILS])}</dd>")
+    told = escape(verdict.place or verdict.difference or "")
+    return (
+        f'<details class="card"{" open" if unfolded else ""}>'
+        f"<summary><b>{escape(verdict.id)}</b><span>{told}</span></summary>"
+        f"<dl>{''.join(facts)}</dl></details>"
+    )
 
 
 def _code(name: str) -> str:
@@ -152,10 +202,10 @@ def _family(verdict: Verdict) -> str:
 
 def _summary(family: str, verdicts: Sequence[Verdict]) -> str:
     """`decoder: 10 of 11 hold`"""
-    tried = [v for v in verdicts if _family(v) == family and v.verdict != NOT_APPLICABLE]
-    held = sum(v.verdict == HOLDS for v in tried)
-    kind = "" if held == len(tried) else ALARM
-    return f"{escape(family)}: <span{kind}>{held} of {len(tried)} hold</span>"
+    own = [v for v in verdicts if _family(v) == family]
+    tried = any(v.verdict != NOT_APPLICABLE for v in own)
+    kind = ALARM if any(v.verdict in (FAILS, UNDECIDED) for v in own) else ""
+    return f"{escape(family)}: <span{kind}>{_held(own)}{' hold' if tried else ''}</span>"
 
 
 def _statement(verdict: Verdict) -> str:
@@ -177,12 +227,15 @@ def _histograms(verdicts: Sequence[Verdict]) -> Iterator[str]:
     if not measured:
         return
     yield "<h2>How near to the bound</h2>"
-    yield '<p class="note">Cases by their largest error over the bound derived for that entry.'
-    yield "A law far to the left has a loose bound; right of the line is wrong.</p>"
-    yield '<div class="wrap">'
+    yield '<p class="note">Left: cases by their largest error over the bound derived for that'
+    yield "entry. A law far to the left has a loose bound; right of the line is wrong. Right:"
+    yield "entries by their distance from the truth in units in the last place; many where terms"
+    yield "cancel are no fault, which is why the bound decides.</p>"
     for v in measured:
-        yield f"<div><h3>{escape(v.id)}</h3>{histogram(v.ratios)}</div>"
-    yield "</div>"
+        ulps = ulp_histogram(v.ulps, CLASSES[v.verdict]) if any(v.ulps) else ""
+        yield f'<h3>{escape(v.id)}</h3><div class="wrap">{histogram(v.ratios)}{ulps}</div>'
+    yield '<p class="note">The other laws have no histogram: they compare bits, and one that holds'
+    yield "found every entry 0 ulp away, or facts, or what it derives the rounding of itself.</p>"
 
 
 def _census(verdicts: Sequence[Verdict]) -> Iterator[str]:

@@ -8,7 +8,7 @@ import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, TypeAlias, Union
 
 __all__ = ["NotPlain", "from_plain", "to_plain"]
@@ -111,12 +111,13 @@ def _record(plain: Any, at: str, expected: type[Any] | None = None) -> Any:
     kind = known().get(plain[TAG])
     if kind is None or (expected and kind is not expected):
         _refuse(f"{at}.{TAG}", _name(expected) if expected else "a known type", plain[TAG])
-    names = {f.name for f in fields(kind)}
-    if set(plain) - {TAG} != names:
-        wrong = ", ".join(sorted((set(plain) - {TAG}) ^ names))
+    names, given = {f.name for f in fields(kind)}, set(plain) - {TAG}
+    needed = {f.name for f in fields(kind) if f.default is MISSING}  # others came later
+    if not needed <= given <= names:
+        wrong = ", ".join(sorted((given - names) | (needed - given)))
         raise NotPlain(f"{at}: unknown or missing: {wrong}")
     hints = typing.get_type_hints(kind)
-    return kind(**{n: from_plain(plain[n], hints[n], f"{at}.{n}") for n in sorted(names)})
+    return kind(**{n: from_plain(plain[n], hints[n], f"{at}.{n}") for n in sorted(given)})
 
 
 def _sequence(plain: Any, hint: Any, at: str, kind: type[Any]) -> Any:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from logitproof.properties.laws.ulps import EDGES, Counts
 
 from .environment import Environment
 
@@ -26,13 +29,14 @@ __all__ = [
     "lines",
 ]
 
-FORMAT = "logitproof-verify-v2"
+FORMAT = "logitproof-verify-v3"
 HOLDS, FAILS, UNDECIDED, NOT_APPLICABLE = "holds", "FAILS", "undecided", "not applicable"
 KNOWN, UNEXPECTED = "known failure", "unexpected pass"
 SHORT = {NOT_APPLICABLE: "n/a", KNOWN: "known", UNEXPECTED: "PASSES"}  # where a column is narrow
 COLOURS = {HOLDS: "32", FAILS: "1;31", UNDECIDED: "1;33", NOT_APPLICABLE: "33",
            KNOWN: "33", UNEXPECTED: "1;31"}  # fmt: skip
 DIM = "2"
+HUNDREDS = 100.0  # from here on only how many digits a ratio has is told
 IN_FULL = 3  # failures told part by part on a screen; of the others what was found, and how again
 WIDE = 110  # columns from which a statement stands beside its law
 LABELS = {"cpu_features": "cpu features", "c_library": "c library"}
@@ -43,6 +47,9 @@ class Verdict:
     """What became of one law.
 
     ratios: per case measured, the largest error over its bound
+    ulps:   entries measured, by how far they lie from the truth (`ulp_edges` of the facts)
+    away:   entries of the array that failed, by how far they lie from what was expected
+    grants: the declared class of programs that the bound covers, part by part
     place:  the first place that differs, as far as it is known
     replay: the file that holds the failing case
     known:  why it was expected to fail, where that was told
@@ -57,11 +64,14 @@ class Verdict:
     entries: int = 0
     undecidable: int = 0
     ratios: tuple[float, ...] = ()
+    ulps: Counts = ()
     regimes: Mapping[str, int] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     case: str | None = None
     difference: str | None = None
     place: str | None = None
+    away: Counts = ()
+    grants: Mapping[str, str] = field(default_factory=dict)
     replay: str | None = None
     known: str | None = None
 
@@ -134,6 +144,7 @@ class Report:
             "profile": self.profile,
             "seed": self.seed,
             "environment": asdict(self.environment),
+            "ulp_edges": list(EDGES),
             "laws": laws,
             "levels": dict(self.levels),
             "holds": self.holds,
@@ -159,6 +170,7 @@ def failure_facts(report: Report, verdict: Verdict) -> dict[str, str]:
         "found": verdict.difference,
         "input": verdict.case,
         "passed": f"{verdict.cases} cases before this one" if verdict.case else None,
+        "covers": ". ".join(_parts(verdict)),
         "again": again(report, verdict),
     }
     return {name: text for name, text in parts.items() if text}
@@ -213,14 +225,18 @@ def lines(report: Report, *, width: int, colour: bool) -> Iterator[str]:
         yield from _hanging(f"  {LABELS.get(name, name):<14}", fact, width)
     yield ""
     yield from _table(report, width, colour=colour)
-    told = (*report.failed, *report.unexpected, *report.known)
-    for number, verdict in enumerate(told):
+    told: set[str] = set()
+    shown = (*report.failed, *report.unexpected, *report.known)
+    for number, verdict in enumerate(shown):
         yield ""
         word = verdict.verdict
         yield _painted(f"{verdict.id} {word}", COLOURS[word], colour=colour)
         for name, text in failure_facts(report, verdict).items():
             if name == "again":
                 yield f"  {name:<8}{text}"  # whole, to be copied
+            elif name == "covers" and number < IN_FULL:
+                yield from _covered(_parts(verdict), width, again=text in told)
+                told.add(text)
             elif number < IN_FULL or name == "found":
                 yield from _hanging(f"  {name:<8}", text, width)
     yield ""
@@ -230,8 +246,37 @@ def lines(report: Report, *, width: int, colour: bool) -> Iterator[str]:
         yield ""
     yield from textwrap.wrap(legend(report), width)
     yield ""
+    if len(report.failed) > 1:
+        yield from textwrap.wrap(f"Fail: {', '.join(_failing_families(report))}.", width)
     sentence, verdict_word = conclusion(report)
     yield _painted(sentence, COLOURS[verdict_word], colour=colour)
+
+
+def _parts(verdict: Verdict) -> list[str]:
+    """The declared class of programs, of which a right one never fails; none where bits count."""
+    return [f"{part}: {forms}" for part, forms in verdict.grants.items()]
+
+
+def _covered(parts: Sequence[str], width: int, *, again: bool) -> Iterator[str]:
+    """A line or more for each part of the declared class; once is enough."""
+    if again:
+        yield f"  {'covers':<8}the same programs as above"
+        return
+    for number, part in enumerate(parts):
+        yield from _hanging(f"  {'' if number else 'covers':<8}", part, width)
+
+
+def _failing_families(report: Report) -> Iterator[str]:
+    """`norm 2 of 3`"""
+    tried = Counter(v.id.partition(".")[0] for v in report.applicable)
+    failed = Counter(v.id.partition(".")[0] for v in report.failed)
+    yield from (f"{family} {count} of {tried[family]}" for family, count in failed.items())
+
+
+def _ratio(worst: float | None) -> str:
+    if worst is None:
+        return ""
+    return f"{worst:.3f}" if worst < HUNDREDS else f"{worst:.0e}"
 
 
 def _table(report: Report, width: int, *, colour: bool) -> Iterator[str]:
@@ -245,8 +290,7 @@ def _table(report: Report, width: int, *, colour: bool) -> Iterator[str]:
     for verdict in report.verdicts:
         word = SHORT.get(verdict.verdict, verdict.verdict)
         shown = _painted(f"{word:<9}", COLOURS[verdict.verdict], colour=colour)
-        ratio = "" if verdict.worst is None else f"{verdict.worst:.3f}"
-        ratio = f"  {ratio:>6}" if measured else ""
+        ratio = f"  {_ratio(verdict.worst):>6}" if measured else ""
         seconds = f"{verdict.seconds:.2f} s"
         time = f"  {seconds:>7}" if timed else ""
         start = f"  {shown}  {verdict.id:<{longest}}  {verdict.cases:>5}{ratio}{time}"

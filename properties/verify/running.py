@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from logitproof.properties import laws
 from logitproof.properties.laws import Law
+from logitproof.properties.laws.ulps import Counts, added
 
 from .campaign import campaign
 from .census import cells
@@ -63,12 +64,14 @@ class Part:
     """What came of some consecutive cases, up to the first that failed.
 
     ratios: per case measured, the largest error over its bound
+    ulps:   entries measured, by how far they lie from the truth
     """
 
     cases: int = 0
     entries: int = 0
     undecidable: int = 0
     ratios: tuple[float, ...] = ()
+    ulps: Counts = ()
     regimes: Mapping[str, int]
     seconds: float = 0.0
     case: Any = None
@@ -81,6 +84,7 @@ class Part:
             entries=self.entries + later.entries,
             undecidable=self.undecidable + later.undecidable,
             ratios=(*self.ratios, *later.ratios),
+            ulps=added(self.ulps, later.ulps),
             regimes=dict(Counter(self.regimes) + Counter(later.regimes)),
             seconds=self.seconds + later.seconds,
             case=later.case,
@@ -165,6 +169,7 @@ def _part(task: Task, law: Law, make: Make) -> Part:
             part,
             entries=part.entries + found.entries,
             undecidable=part.undecidable + found.undecidable,
+            ulps=added(part.ulps, found.ulps),
         )
         ratios += [found.worst_ratio] if found.entries > found.undecidable else []
         regimes.update(cells(case, found.regimes))

@@ -9,9 +9,11 @@ from typing import Any
 
 from logitproof.properties.laws.cases import PAD, Case
 from logitproof.properties.laws.difference import Difference
+from logitproof.properties.laws.drawn import REGIMES, Draw
 from logitproof.properties.laws.law import Finding, Law
 from logitproof.properties.laws.protocol import DecoderUnderTest
-from logitproof.properties.laws.regimes import Regime, TruthCase
+from logitproof.properties.laws.regimes import Override, Regime, TruthCase
+from logitproof.properties.laws.ulps import Counts
 from logitproof.properties.scalar import Config, Layout
 
 from .places import place_of
@@ -20,17 +22,23 @@ __all__ = ["ATTEMPTS", "Failure", "failure", "finding", "shrunk", "smaller"]
 
 ATTEMPTS = 300  # checks that one failure is worth; counted, so that every run ends alike
 SMALL_SEEDS = range(4)
+WHOLE = (0.0, 1.0, -1.0, 2.0)  # what a weight set by hand becomes, if that does
+PLAIN_VALUES = ("dyadic", "xavier")
 NUMBER = re.compile(r"-?(\d|inf|nan)")
 EMPTY = Finding(difference=None, entries=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """How one case fails, in words and with its place where known; `kind` groups failures."""
+    """How one case fails, in words and with its place where known; `kind` groups failures.
+
+    ulps: how far the entries of the array that failed lie away, where that was counted
+    """
 
     kind: str
     words: str
     place: str | None = None
+    ulps: Counts = ()
 
 
 def finding(
@@ -48,7 +56,8 @@ def finding(
     if difference is None:
         return found, None
     place = place_of(difference, case)
-    return found, Failure(kind=_kind(difference), words=str(difference), place=place)
+    ulps = found.ulps or difference.ulps
+    return found, Failure(kind=_kind(difference), words=str(difference), place=place, ulps=ulps)
 
 
 def _kind(difference: Difference) -> str:
@@ -76,7 +85,7 @@ def shrunk(law: Law, make: Callable[[], DecoderUnderTest], case: Any) -> Any:
     if first is None:
         return case
     left, tried = ATTEMPTS, {repr(case)}
-    candidates = smaller(case)
+    candidates = _smaller_of(law, case)
     while left and (candidate := next(candidates, None)) is not None:
         if repr(candidate) in tried:
             continue
@@ -84,8 +93,17 @@ def shrunk(law: Law, make: Callable[[], DecoderUnderTest], case: Any) -> Any:
         left -= 1
         again = failure(law, make, candidate)
         if again is not None and again.kind == first.kind:
-            case, candidates = candidate, smaller(candidate)
+            case, candidates = candidate, _smaller_of(law, candidate)
     return case
+
+
+def _smaller_of(law: Law, case: Any) -> Iterator[Any]:
+    """`smaller`, and of parts the plainer kinds of values that the law is tried on."""
+    if isinstance(case, Draw):
+        drawn = {own.regime for own in law.cases(len(REGIMES)) if isinstance(own, Draw)}
+        plainer = [*REGIMES][: [*REGIMES].index(case.regime)] if case.regime in REGIMES else []
+        yield from (replace(case, regime=regime) for regime in plainer if regime in drawn)
+    yield from smaller(case)
 
 
 def smaller(case: Any) -> Iterator[Any]:
@@ -229,12 +247,31 @@ def _plainer_regime(case: TruthCase) -> Iterator[Case]:
         replace(case, overrides=case.overrides[:i] + case.overrides[i + 1 :])
         for i in range(len(case.overrides))
     )
+    yield from (
+        replace(case, overrides=_instead(case.overrides, i, replace(o, value=value)))
+        for i, o in enumerate(case.overrides)
+        for value in WHOLE
+        if abs(value) < abs(o.value) or not o.value.is_integer()
+    )
     plain = Regime()
-    for name in ("values", "attention", "norm", "logits"):
+    for name in ("attention", "norm", "logits"):
         yield _named(case, **{name: getattr(plain, name)})
+    for values in PLAIN_VALUES[: _rank(case.regime.values)]:
+        yield _named(case, values=values)
+
+
+def _instead(overrides: tuple[Override, ...], i: int, other: Override) -> tuple[Override, ...]:
+    return (*overrides[:i], other, *overrides[i + 1 :])
+
+
+def _rank(values: str) -> int:
+    """How many kinds of weights are plainer."""
+    return PLAIN_VALUES.index(values) if values in PLAIN_VALUES else len(PLAIN_VALUES)
 
 
 def _plainer_weights(case: Case) -> Iterator[Case]:
+    if not isinstance(case, TruthCase) and not case.dyadic:
+        yield replace(case, dyadic=True, scale=1.0)
     if case.scale != 1.0:
         yield replace(case, scale=1.0)
     yield from (replace(case, seed=seed) for seed in SMALL_SEEDS if seed < case.seed)

@@ -15,7 +15,7 @@ from logitproof.properties.adapters.timed import Timed
 from logitproof.properties.cli import UsageError
 from logitproof.properties.laws import DecoderUnderTest
 from logitproof.properties.laws.precision import format_of
-from logitproof.properties.subjects import CoreSubject, ScalarSubject
+from logitproof.properties.subjects import BlasSubject, CoreSubject, ScalarSubject, StepsSubject
 
 from .environment import check_subnormals
 
@@ -23,7 +23,12 @@ __all__ = ["SECONDS", "SHIPPED", "Make", "adapter_complaint", "check_adapter", "
 
 Make: TypeAlias = Callable[[], DecoderUnderTest]
 
-SHIPPED: Mapping[str, Make] = {"core": CoreSubject, "scalar": ScalarSubject}
+SHIPPED: Mapping[str, Make] = {
+    "core": CoreSubject,
+    "core-steps": StepsSubject,
+    "core-blas": BlasSubject,
+    "scalar": ScalarSubject,
+}
 METHODS = ("load", "logits", "loss_and_gradients")
 SECONDS = 60.0  # that one answer of somebody else's decoder may take
 

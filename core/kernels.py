@@ -1,0 +1,333 @@
+"""Two sets of primitives under one set of fused operations: ordered bits, and the machine's speed.
+
+A kernel is a value: it is chosen by an argument or by a run record, never by ambient state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from . import floats
+from .floats import Array, Ids
+
+__all__ = ["BLAS", "KERNELS", "ORDERED", "Kernel", "OutOfRange", "lies_between"]
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+# The magnitude from which on a fused operation leaves the decision to its steps.
+MODERATE = 1e150
+
+
+def lies_between(values: Array, low: float, high: float) -> bool:
+    """Every value does; NaN does not. A few are looked at as Python floats, which costs less."""
+    if 0 < values.size <= floats.FEW:
+        listed = values.ravel().tolist()
+        return floats.is_finite(values) and low < min(listed) and max(listed) < high
+    least = np.minimum.reduce(values, axis=None, initial=high)
+    greatest = np.maximum.reduce(values, axis=None, initial=low)
+    return bool(low < least and greatest < high)
+
+
+class OutOfRange(ArithmeticError):
+    """A fused operation cannot tell without its steps whether one of them would be refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Kernel:
+    """The primitives that a fused operation is written over.
+
+    name:            as run records spell it
+    claims_bits:     whether its results are the specification's bits, or only within the bounds
+    product:         [..., R, K] x [..., K, C] -> [..., R, C], batch axes broadcast
+    weight_gradient: x [B, T, I], u [B, T, O] -> the gradient [I, O] of x @ weight
+    input_gradient:  u [..., O], weights [I, O_i] side by side, the order in which their
+        contributions arrive -> [..., I]
+    mean_square:     [..., D] -> [..., 1]
+    inverse_root:    1 / sqrt of positive values
+    row_dots:        u, x [..., D] -> [..., 1], the sum of u * x
+    column_dots:     u, x [..., D] -> [D], the sum of u * x over all rows
+    sigmoid:         elementwise
+    causal:          scores [..., T, T] (overwritten), allowed keys, the others -> probabilities
+    scatter:         rows [n, D], indices [n], count -> [count, D]
+    row_losses:      rows [G, V], targets [G] -> losses [G] and probabilities [G, V]
+    total:           [G] -> rank 0
+    is_moderate:     every value is finite and of a magnitude below `MODERATE`; NaN is neither
+    """
+
+    name: str
+    claims_bits: bool
+    product: Callable[[Array, Array], Array]
+    weight_gradient: Callable[[Array, Array], Array]
+    input_gradient: Callable[[Array, Sequence[Array], Sequence[int]], Array]
+    mean_square: Callable[[Array], Array]
+    inverse_root: Callable[[Array], Array]
+    row_dots: Callable[[Array, Array], Array]
+    column_dots: Callable[[Array, Array], Array]
+    sigmoid: Callable[[Array], Array]
+    causal: Callable[[Array, Mask, Mask], Array]
+    scatter: Callable[[Array, Ids, int], Array]
+    row_losses: Callable[[Array, Ids], tuple[Array, Array]]
+    total: Callable[[Array], Array]
+    is_moderate: Callable[[Array], bool]
+
+    def check(self, *arrays: Array) -> None:
+        """Raises: OutOfRange, where a value is not moderate"""
+        for array in arrays:
+            if not self.is_moderate(array):
+                raise OutOfRange
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy or pickle is the kernel of that name itself."""
+        return _named, (self.name,)
+
+
+# --- ordered-f64: only the primitives of `floats`, each looked up when it is called -------------
+
+
+def _ordered_product(a: Array, b: Array) -> Array:
+    return floats.contract(a, b)
+
+
+def _ordered_weight_gradient(x: Array, u: Array) -> Array:
+    """Tokens ascending within each row, then the rows (numerics_vjp.md section 3)."""
+    per_row = floats.contract(x.swapaxes(-1, -2), u)
+    return per_row[0] if len(per_row) == 1 else floats.total(per_row, axis=0)
+
+
+def _ordered_input_gradient(u: Array, weights: Sequence[Array], order: Sequence[int]) -> Array:
+    """One contraction per projection, added in the order in which their nodes are visited."""
+    width = weights[0].shape[1]
+    arrived = (
+        floats.contract(u[..., i * width : (i + 1) * width], weights[i].swapaxes(0, 1))
+        for i in order
+    )
+    result = next(arrived)
+    for contribution in arrived:
+        result += contribution
+    return result
+
+
+def _ordered_mean_square(x: Array) -> Array:
+    return floats.mean(x * x, axis=x.ndim - 1, keep=True)
+
+
+def _ordered_inverse_root(values: Array) -> Array:
+    """exp(-0.5 * log(x)): the specification fixes the composed form."""
+    return floats.exp(floats.log(values) * -0.5)
+
+
+def _ordered_row_dots(u: Array, x: Array) -> Array:
+    return floats.total(u * x, axis=x.ndim - 1, keep=True)
+
+
+def _ordered_column_dots(u: Array, x: Array) -> Array:
+    return floats.total((u * x).reshape(-1, x.shape[-1]), axis=0)
+
+
+def _ordered_sigmoid(x: Array) -> Array:
+    e = floats.exp(-np.abs(x))
+    return np.where(x >= 0, 1.0, e) / (1.0 + e)
+
+
+def _ordered_causal(scores: Array, allowed: Mask, hidden: Mask) -> Array:
+    shape = scores.shape
+    _shift_rows(scores, hidden)
+    rows, groups, first = _first_greatest(scores)
+    keys = np.broadcast_to(allowed, shape)
+    scores[keys] = floats.exp(scores[keys])
+    np.copyto(scores, 0.0, where=hidden)
+    return _normalised(rows, groups, first)[0].reshape(shape)
+
+
+def _ordered_scatter(rows: Array, indices: Ids, count: int) -> Array:
+    return floats.scatter_add(rows, indices=indices, count=count)
+
+
+def _ordered_row_losses(rows: Array, targets: Ids) -> tuple[Array, Array]:
+    maximum = np.maximum.reduce(rows, axis=1)
+    shifted = rows - maximum[:, None]
+    _, groups, first = _first_greatest(shifted)
+    probabilities, tail = _normalised(floats.exp(shifted), groups, first)
+    losses = maximum - rows[groups, targets]
+    losses += floats.log1p(tail)
+    return losses, probabilities
+
+
+def _first_greatest(shifted: Array) -> tuple[Array, Ids, Ids]:
+    """The rows, their numbers, and in each the first class at the maximum."""
+    rows = shifted.reshape(-1, shifted.shape[-1])
+    return rows, np.arange(len(rows)), (rows == 0.0).argmax(axis=1)
+
+
+def _normalised(exponentials: Array, groups: Ids, first: Ids) -> tuple[Array, Array]:
+    """Rows over 1 + the sum of the others' terms, in place, and that sum: numerics.md section 7.
+
+    The first greatest class adds no term of its own: its exponential, 1, is the first summand.
+    """
+    greatest = exponentials[groups, first]  # 1, or 0 in a row without keys
+    exponentials[groups, first] = 0.0
+    tail = floats.total(exponentials, axis=1)
+    exponentials[groups, first] = greatest
+    exponentials /= (1.0 + tail)[:, None]
+    exponentials += 0.0
+    return exponentials, tail
+
+
+def _shift_rows(scores: Array, hidden: Mask) -> None:
+    """Each row less its greatest allowed score, -inf where hidden."""
+    np.copyto(scores, -np.inf, where=hidden)
+    maximum = np.maximum.reduce(scores, axis=-1, keepdims=True)
+    if hidden.ndim > 2:  # an inactive query has no keys
+        maximum[maximum == -np.inf] = 0.0
+    scores -= maximum
+
+
+def _ordered_total(losses: Array) -> Array:
+    return floats.total(losses, axis=0)
+
+
+def _ordered_is_moderate(values: Array) -> bool:
+    """A greatest and a least value add nothing: they have no order and enter no BLAS."""
+    return lies_between(values, -MODERATE, MODERATE)
+
+
+# --- blas-f64: matrix products on views, numpy's own functions and sums, in place ----------------
+
+
+def _blas_product(a: Array, b: Array) -> Array:
+    product: Array
+    if b.ndim == 2 and a.ndim > 2:
+        product = (a.reshape(-1, a.shape[-1]) @ b).reshape(*a.shape[:-1], b.shape[1])
+    else:
+        product = a @ b
+    return product
+
+
+def _blas_weight_gradient(x: Array, u: Array) -> Array:
+    gradient: Array = x.reshape(-1, x.shape[-1]).T @ u.reshape(-1, u.shape[-1])
+    return gradient
+
+
+def _blas_input_gradient(u: Array, weights: Sequence[Array], _: Sequence[int]) -> Array:
+    return _blas_product(u, np.concatenate(weights, axis=1).T)
+
+
+def _blas_mean_square(x: Array) -> Array:
+    mean: Array = _blas_row_dots(x, x)
+    mean /= x.shape[-1]
+    return mean
+
+
+def _blas_inverse_root(values: Array) -> Array:
+    root: Array = np.sqrt(values)
+    np.divide(1.0, root, out=root)
+    return root
+
+
+def _blas_row_dots(u: Array, x: Array) -> Array:
+    dots: Array = np.vecdot(u, x)[..., None]
+    return dots
+
+
+def _blas_column_dots(u: Array, x: Array) -> Array:
+    dots: Array = np.add.reduce((u * x).reshape(-1, x.shape[-1]), axis=0)
+    return dots
+
+
+def _blas_sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(-x)): an exponential that overflows gives the right 0."""
+    s: Array = np.negative(x)
+    np.exp(s, out=s)
+    s += 1.0
+    np.divide(1.0, s, out=s)
+    return s
+
+
+def _blas_causal(scores: Array, _: Mask, hidden: Mask) -> Array:
+    _shift_rows(scores, hidden)
+    np.exp(scores, out=scores)
+    normalizer = np.add.reduce(scores, axis=-1, keepdims=True)
+    if hidden.ndim > 2:
+        normalizer[normalizer == 0.0] = 1.0
+    scores /= normalizer
+    return scores
+
+
+def _blas_scatter(rows: Array, indices: Ids, count: int) -> Array:
+    width = rows.shape[1]
+    table = np.zeros(count * width)
+    cells = indices[:, None] * width + np.arange(width)
+    np.add.at(table, cells.reshape(-1), rows.reshape(-1))
+    return table.reshape(count, width)
+
+
+def _blas_row_losses(rows: Array, targets: Ids) -> tuple[Array, Array]:
+    maximum = np.maximum.reduce(rows, axis=1, keepdims=True)
+    probabilities = rows - maximum
+    chosen = probabilities[np.arange(len(rows)), targets]
+    np.exp(probabilities, out=probabilities)
+    normalizer = np.add.reduce(probabilities, axis=1, keepdims=True)
+    probabilities /= normalizer
+    losses: Array = np.log(normalizer[:, 0])
+    losses -= chosen
+    return losses, probabilities
+
+
+def _blas_total(losses: Array) -> Array:
+    total: Array = np.asarray(np.add.reduce(losses))
+    return total
+
+
+def _blas_is_moderate(values: Array) -> bool:
+    """A sum of squares is no less than each: one that is NaN or too large is seen in it."""
+    return bool(np.vdot(values, values) < MODERATE * MODERATE)
+
+
+ORDERED: Final = Kernel(
+    name="ordered-f64",
+    claims_bits=True,
+    product=_ordered_product,
+    weight_gradient=_ordered_weight_gradient,
+    input_gradient=_ordered_input_gradient,
+    mean_square=_ordered_mean_square,
+    inverse_root=_ordered_inverse_root,
+    row_dots=_ordered_row_dots,
+    column_dots=_ordered_column_dots,
+    sigmoid=_ordered_sigmoid,
+    causal=_ordered_causal,
+    scatter=_ordered_scatter,
+    row_losses=_ordered_row_losses,
+    total=_ordered_total,
+    is_moderate=_ordered_is_moderate,
+)
+BLAS: Final = Kernel(
+    name="blas-f64",
+    claims_bits=False,
+    product=_blas_product,
+    weight_gradient=_blas_weight_gradient,
+    input_gradient=_blas_input_gradient,
+    mean_square=_blas_mean_square,
+    inverse_root=_blas_inverse_root,
+    row_dots=_blas_row_dots,
+    column_dots=_blas_column_dots,
+    sigmoid=_blas_sigmoid,
+    causal=_blas_causal,
+    scatter=_blas_scatter,
+    row_losses=_blas_row_losses,
+    total=_blas_total,
+    is_moderate=_blas_is_moderate,
+)
+KERNELS: Final[Mapping[str, Kernel]] = MappingProxyType({k.name: k for k in (ORDERED, BLAS)})
+
+
+def _named(name: str) -> Kernel:
+    return KERNELS[name]

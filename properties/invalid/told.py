@@ -1,0 +1,60 @@
+"""What a refusal must tell and keep: its facts, in one line, in any process."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Iterator
+
+from logitproof.core.codes import Code
+from logitproof.core.errors import Refusal, ShapeRefusal
+
+from .boundary import NearMiss
+
+__all__ = ["untold", "untold_sizes"]
+
+LONGEST = 400  # characters of a sentence about an integer of any size
+HUGE = 1 << 20_000
+
+
+def untold(miss: NearMiss, refusal: Refusal) -> Iterator[str]:
+    """Facts that the sentence hides, that its parts hide, or that a copy has lost."""
+    sentence, shown = str(refusal), repr(refusal)
+    if not sentence.isprintable():
+        yield f"the sentence has breaks: {sentence!r}"
+    yield from (f"the sentence does not tell {name}" for name in miss.unnamed(refusal))
+    yield from (
+        f"the parts do not tell {name}" for name in refusal.facts() if f"{name}=" not in shown
+    )
+    for how, again in (
+        ("a copy", copy.copy(refusal)),
+        ("a pickle", pickle.loads(pickle.dumps(refusal))),  # noqa: S301 - our own bytes
+    ):
+        if type(again) is not type(refusal) or repr(again) != shown or str(again) != sentence:
+            yield f"{how} says {again!r}"
+    for given, named in (
+        ((refusal.code, refusal.what), {}),
+        ((None,), {"code": refusal.code, "what": refusal.what}),
+    ):
+        try:
+            type(refusal)(*given, **named)  # type: ignore[arg-type]
+        except TypeError:
+            continue
+        yield "it can be made without naming its facts"
+
+
+def untold_sizes() -> Iterator[str]:
+    """Sentences about integers that no screen holds, alone and among others."""
+    for what, size in (("an integer", HUGE), ("a negative one", -HUGE), ("a list", [1, HUGE]),
+                       ("a tuple", (HUGE, 2))):  # fmt: skip
+        refusal = ShapeRefusal(code=Code.RAGGED_IDS, what="x", expected=size, actual=3)
+        try:
+            lines = (str(refusal), repr(refusal))
+        except ValueError:
+            yield f"{what} of {HUGE.bit_length()} bits cannot be told"
+            continue
+        if any(len(line) > LONGEST or "bits" not in line for line in lines):
+            yield f"{what} of {HUGE.bit_length()} bits fills the screen"
+    whole = ShapeRefusal(code=Code.RAGGED_IDS, what="x", expected=[1, 2], actual=(3,))
+    if "[1, 2]" not in str(whole) or "(3,)" not in repr(whole):
+        yield f"sizes are told otherwise than they are: {whole}"

@@ -1,0 +1,107 @@
+"""Laws over what nobody reads: whatever finite value stands there, no bit of the rest changes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import numpy as np
+
+from .cases import PAD, Case, mixed_cases, packed_cases
+from .components import Components
+from .difference import Difference, doubles, first_difference
+from .drawn import answered, first
+from .law import Law
+from .protocol import DecoderUnderTest
+
+__all__ = ["LAWS"]
+
+TABLE = "token_embedding.weight"
+HUGE, TINY = 2.0**500, 2.0**-500  # squares of both stay finite, and neither is zero
+
+
+def _documents(case: Case) -> Iterator[tuple[int, slice]]:
+    """Row and cells of each document."""
+    for b, row in enumerate(case.ids):
+        sizes = (len(row),) if case.segments is None else case.segments[b]
+        start = 0
+        for size in sizes:
+            yield b, slice(start, start + size)
+            start += size
+
+
+def _poisoned(table: Any, rows: Collection[int]) -> list[list[float]]:
+    """The table with huge and tiny numbers of both signs in these rows."""
+    values = (HUGE, -TINY, -HUGE, TINY)
+    return [
+        [values[(v + d) % 4] for d in range(len(row))] if v in rows else list(row)
+        for v, row in enumerate(table)
+    ]
+
+
+def _table_rows(implementation: DecoderUnderTest, case: Case) -> Difference | None:
+    """One document's prefixes in turn, with every row poisoned that the prefix does not name."""
+    implementation.load(case.config, case.weights)
+    plain = doubles(implementation.logits(case.ids, case.layout))
+
+    def one(b: int, cells: slice, length: int) -> Iterator[Difference | None]:
+        seen = slice(cells.start, cells.start + length)
+        named = sorted({*case.ids[b][seen]})
+        rows = {*range(case.config.vocabulary_size)} - {*named}
+        weights = {**case.weights, TABLE: _poisoned(case.weights[TABLE], rows)}
+        implementation.load(case.config, weights)
+        logits = doubles(implementation.logits(case.ids, case.layout))
+        what = f"logits of row {b}, cells {seen.start} to {seen.stop - 1}, by tokens {named}"
+        yield first_difference(what, plain[b, seen][:, named], logits[b, seen][:, named])
+
+    return first(
+        d
+        for b, cells in _documents(case)
+        for length in range(1, cells.stop - cells.start + 1)
+        for d in one(b, cells, length)
+    )
+
+
+def _cells(implementation: Components, case: Case) -> Difference | None:
+    """One document in turn, with all later, foreign and padded vectors of its batch poisoned."""
+    implementation.load(case.config, case.weights)
+    table = np.array(case.weights[TABLE])
+    ids = np.array(case.ids)
+    vectors = np.where(ids[..., None] == PAD, 0.0, table[ids])
+    plain = doubles(implementation.hidden(vectors, case.layout))
+
+    def one(b: int, cells: slice, poison: float) -> Iterator[Difference | None]:
+        half = slice(cells.start, cells.start + (cells.stop - cells.start + 1) // 2)
+        changed = np.full_like(vectors, poison)
+        changed[..., ::2] *= -0.5
+        changed[b, half] = vectors[b, half]
+        hidden = doubles(implementation.hidden(changed, case.layout))
+        what = f"row {b}, cells {half.start} to {half.stop - 1}, beside vectors of {poison:g}"
+        yield first_difference(what, plain[b, half], hidden[b, half])
+
+    return first(
+        d for b, cells in _documents(case) for poison in (HUGE, TINY) for d in one(b, cells, poison)
+    )
+
+
+LAWS = (
+    Law(
+        id="poison.table-rows",
+        statement="Table rows that a document does not name, or names later, change no bit of its"
+        " logits for the tokens it names, however large or small they are.",
+        source="numerics.md section 12, inputs.md sections 5 and 8; cases: mask-full-row",
+        faults=("packed-segments-leak", "mask-off-by-one", "table-rows-share-one-scale"),
+        cases=mixed_cases,
+        check=answered(_table_rows),
+    ),
+    Law(
+        id="poison.cells",
+        statement="Vectors of later, foreign and padded cells change no bit of a document's hidden"
+        " states, however large or small they are.",
+        source="numerics.md section 12, inputs.md sections 7 to 9; cases: mask-full-row",
+        needs=("prepared",),
+        faults=("packed-segments-leak", "mask-off-by-one", "values-share-one-scale"),
+        cases=packed_cases,
+        check=answered(_cells),
+    ),
+)

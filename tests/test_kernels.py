@@ -1,0 +1,218 @@
+"""Two kernels under the same fused operations: what both must do, and what each claims."""
+
+import copy
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from logitproof.core import (
+    NO_GRAD,
+    RECORDING,
+    Code,
+    Decoder,
+    DecodeSession,
+    Parameter,
+    PreparedDecoderInput,
+    Refusal,
+    SequenceLayout,
+    SplitMix64,
+    Tensor,
+    TextInputEncoder,
+    constant,
+    kernels,
+    ops,
+)
+from logitproof.core.backbone import residual_sites
+from logitproof.core.kernels import BLAS, KERNELS, ORDERED, Kernel
+from logitproof.core.layers import RmsNorm
+from logitproof.core.unfolding import unfolded
+from logitproof.properties import laws
+from logitproof.properties.compare import same_bits
+from logitproof.properties.situations import BRIDGE, TINY, learned_state
+from logitproof.properties.subjects import BlasSubject
+
+IDS = [[0, 2, 3], [1, 1, 0]]
+FORMS = [None, ORDERED, BLAS]
+TRUTH = [law for law in laws.REGISTRY if law.startswith("truth.")]
+
+
+def made(kernel: Kernel | None, config: Any = TINY) -> Decoder:
+    return Decoder(config, SplitMix64(7), kernel=kernel)
+
+
+def refusal(call: Any) -> str:
+    with pytest.raises(Refusal) as caught:
+        call()
+    return repr(caught.value)
+
+
+def refusals(call: Any) -> list[str]:
+    """What each form says, the steps first."""
+    return [refusal(partial(call, made(kernel))) for kernel in FORMS]
+
+
+def assign_again(decoder: Decoder, name: str) -> None:
+    decoder.parameters[name].assign(decoder.parameters[name].value)
+
+
+def by_hand(decoder: Decoder) -> PreparedDecoderInput:
+    """Vectors that nothing made: the first operation of the graph is a block's."""
+    vectors = constant(np.arange(24.0).reshape(2, 3, 4))
+    layout = SequenceLayout.full(2, 3)
+    return PreparedDecoderInput(decoder.backbone, RECORDING, vectors, layout, "by hand")
+
+
+def chain(node: Tensor) -> list[str]:
+    """The operations from a node up along the first operands, leaves left out."""
+    above = chain(node._parents[0]) if node._parents[0]._parents else []
+    return [node.op, *above]
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_a_kernel_is_one_value_by_its_name(kernel: Kernel) -> None:
+    assert KERNELS[kernel.name] is kernel
+    assert copy.deepcopy(kernel) is copy.copy(kernel) is kernel
+    assert repr(kernel) == f"<kernel {kernel.name}>"
+
+
+def test_only_the_ordered_kernel_claims_bits() -> None:
+    assert [kernel.name for kernel in KERNELS.values() if kernel.claims_bits] == ["ordered-f64"]
+
+
+@pytest.mark.parametrize("kernel", FORMS, ids=str)
+def test_a_copied_decoder_keeps_its_kernel(kernel: Kernel | None) -> None:
+    twin = copy.deepcopy(made(kernel))
+    assert twin.kernel is twin.backbone.kernel is twin.head.kernel is kernel
+
+
+@pytest.mark.parametrize("given", ["ordered-f64", 1, Kernel])
+def test_a_kernel_is_no_name_and_no_class(given: Any) -> None:
+    with pytest.raises(Refusal) as caught:
+        made(given)
+    assert (caught.value.code, caught.value.what) == (Code.FIELD_TYPE, "kernel")
+
+
+def test_ordered_is_the_default() -> None:
+    assert Decoder(TINY, SplitMix64(7)).kernel is ORDERED
+
+
+@pytest.mark.parametrize("law", TRUTH)
+def test_the_fast_kernel_stays_within_the_derived_bounds(law: str) -> None:
+    outcome = laws.REGISTRY[law](BlasSubject())
+    assert outcome.holds, outcome.difference
+    assert outcome.cases >= 10
+
+
+def test_the_fast_kernel_claims_no_law_of_bits() -> None:
+    asked = [law.id for law in laws.REGISTRY.values() if not law.missing(BlasSubject())]
+    assert not [law for law in asked if "specified-bits" in laws.REGISTRY[law].needs]
+    assert set(TRUTH) <= set(asked)
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_a_graph_of_fused_operations_has_a_node_for_each(kernel: Kernel) -> None:
+    nodes = chain(made(kernel).loss(IDS, IDS))
+    assert nodes == ["indexed_mean_nll", "matmul", "mul", *["add"] * TINY.layers, "gather_rows"]
+
+
+def test_a_parameter_assigned_since_is_named_by_the_steps() -> None:
+    def stale(decoder: Decoder) -> None:
+        loss = decoder.loss(IDS, IDS)
+        assign_again(decoder, "blocks.1.ffn.up.weight")
+        assign_again(decoder, "blocks.0.attention.key.weight")
+        loss.backward()
+
+    expected, *fused = refusals(stale)
+    assert "stale" in expected
+    assert fused == [expected] * 2
+
+
+def test_a_released_operand_is_named_by_the_steps() -> None:
+    def released(decoder: Decoder) -> None:
+        hidden = decoder.forward(IDS).hidden
+        hidden.backward(np.ones(hidden.shape), retain=False)
+        decoder.backbone.blocks[0].forward(
+            hidden, layout=SequenceLayout.full(2, 3), kernel=decoder.kernel
+        )
+
+    expected, *fused = refusals(released)
+    assert "released" in expected
+    assert fused == [expected] * 2
+
+
+def test_a_released_ancestor_is_named_by_the_steps() -> None:
+    def released(decoder: Decoder) -> None:
+        prepared = by_hand(decoder)
+        hidden = decoder.backbone.hidden(prepared)
+        again, other = (RECORDING.apply(ops.mul, hidden, constant(c)) for c in (2.0, 3.0))
+        again.backward(np.ones(hidden.shape), retain=False)
+        other.backward(np.ones(hidden.shape))
+
+    expected, *fused = refusals(released)
+    assert "graph-released" in expected
+    assert "op='mul'" in expected
+    assert fused == [expected] * 2
+
+
+def test_a_wrong_input_of_a_layer_is_refused_alike() -> None:
+    norm = RmsNorm.new("gain", 4, 1e-6)
+    wrong = (np.ones((2, 4)), constant(np.ones((2, 3))), constant(1.0), 3)
+    said = [[refusal(partial(norm.forward, x, kernel=k)) for x in wrong] for k in FORMS]  # type: ignore[arg-type]
+    assert said[1:] == said[:1] * 2
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_a_traced_pass_commits_the_gradients_of_the_steps(kernel: Kernel) -> None:
+    steps, fused = made(None), made(kernel)
+    steps.loss(IDS, IDS).backward()
+    fused.loss(IDS, IDS).backward_with_trace()
+    assert learned_state(fused) == learned_state(steps)
+
+
+def test_a_graph_without_fused_nodes_is_its_own_unfolding() -> None:
+    loss = made(None).loss(IDS, IDS)
+    assert unfolded(loss) is loss
+
+
+@pytest.mark.parametrize("site", range(2 * BRIDGE.layers + 1))
+def test_a_resumed_run_has_the_bits_of_the_whole(site: int) -> None:
+    decoder, layout = made(ORDERED, BRIDGE), SequenceLayout.full(2, 3)
+    prepared = TextInputEncoder(decoder, IDS).encode(NO_GRAD, decoder.backbone)
+    run = decoder.backbone.forward(prepared)
+    state = residual_sites(run)[site]
+    again = decoder.backbone.resume(site, state, layout=layout, context=NO_GRAD)
+    assert same_bits(again.value, run.hidden.value)
+    assert same_bits(decoder.backbone.hidden(prepared).value, run.hidden.value)
+
+
+def test_cached_rows_have_the_bits_of_the_fused_forward() -> None:
+    decoder, ids = made(ORDERED, BRIDGE), [0, 99, 100, 1, 7]
+    with DecodeSession(decoder) as session:
+        newest = [session.prefill(ids[:2]).logits, *(session.decode(i).logits for i in ids[2:])]
+    whole = decoder.forward([ids], context=NO_GRAD).logits.value[0, 1:]
+    assert same_bits(np.array(newest), whole)
+
+
+@pytest.mark.parametrize("edge", [-1.0, 1.0])
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_moderate_is_a_finite_magnitude_below_the_edge(kernel: Kernel, edge: float) -> None:
+    given = [edge * 1e149, edge * 1.0000001e150, edge * np.inf, np.nan]
+    found = [kernel.is_moderate(np.array([0.0, value])) for value in given]
+    assert found == [True, False, False, False]
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_a_head_over_vectors_of_another_width_is_refused_alike(kernel: Kernel) -> None:
+    decoder = made(kernel)
+    wrong = constant(np.ones((1, 2, 5)))
+    steps = made(None).head
+    assert refusal(lambda: decoder.head.forward(NO_GRAD, wrong)) == refusal(
+        lambda: steps.forward(NO_GRAD, wrong)
+    )
+
+
+def test_the_module_gives_the_names_that_records_know() -> None:
+    assert tuple(kernels.KERNELS) == ("ordered-f64", "blas-f64")
+    assert isinstance(made(ORDERED).table, Parameter)
