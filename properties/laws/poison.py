@@ -12,12 +12,15 @@ from .components import Components
 from .difference import Difference, doubles, first_difference
 from .drawn import answered, first
 from .law import Law
+from .precision import answered as as_doubles
+from .precision import dtype_of
 from .protocol import DecoderUnderTest
 
 __all__ = ["LAWS"]
 
 TABLE = "token_embedding.weight"
 HUGE, TINY = 2.0**500, 2.0**-500  # squares of both stay finite, and neither is zero
+HUGE_SINGLE = 2.0**50  # its squares stay in float32
 
 
 def _documents(case: Case) -> Iterator[tuple[int, slice]]:
@@ -30,9 +33,9 @@ def _documents(case: Case) -> Iterator[tuple[int, slice]]:
             start += size
 
 
-def _poisoned(table: Any, rows: Collection[int]) -> list[list[float]]:
+def _poisoned(table: Any, rows: Collection[int], huge: float = HUGE) -> list[list[float]]:
     """The table with huge and tiny numbers of both signs in these rows."""
-    values = (HUGE, -TINY, -HUGE, TINY)
+    values = (huge, -TINY, -huge, TINY)
     return [
         [values[(v + d) % 4] for d in range(len(row))] if v in rows else list(row)
         for v, row in enumerate(table)
@@ -41,16 +44,17 @@ def _poisoned(table: Any, rows: Collection[int]) -> list[list[float]]:
 
 def _table_rows(implementation: DecoderUnderTest, case: Case) -> Difference | None:
     """One document's prefixes in turn, with every row poisoned that the prefix does not name."""
+    huge = HUGE if dtype_of(implementation) == "float64" else HUGE_SINGLE
     implementation.load(case.config, case.weights)
-    plain = doubles(implementation.logits(case.ids, case.layout))
+    plain = as_doubles(implementation, implementation.logits(case.ids, case.layout))
 
     def one(b: int, cells: slice, length: int) -> Iterator[Difference | None]:
         seen = slice(cells.start, cells.start + length)
         named = sorted({*case.ids[b][seen]})
         rows = {*range(case.config.vocabulary_size)} - {*named}
-        weights = {**case.weights, TABLE: _poisoned(case.weights[TABLE], rows)}
+        weights = {**case.weights, TABLE: _poisoned(case.weights[TABLE], rows, huge)}
         implementation.load(case.config, weights)
-        logits = doubles(implementation.logits(case.ids, case.layout))
+        logits = as_doubles(implementation, implementation.logits(case.ids, case.layout))
         what = f"logits of row {b}, cells {seen.start} to {seen.stop - 1}, by tokens {named}"
         yield first_difference(what, plain[b, seen][:, named], logits[b, seen][:, named])
 

@@ -40,7 +40,6 @@ CELLS = tuple(f"{name}={choice}" for name, choices in CHOICES.items() for choice
 
 FAR = 1023  # first position of far rows: the next is a power of two
 SPIKE = 4096.0  # one feature of some rows, times this
-SHOWS = 1e4  # times a final gain beside the offset's feature: above its ulp, so that both show
 HUGE_LOGIT = 1e290  # final gain
 HUGE, OVERFLOWING = 2.0**500, 2.0**520  # table entries whose squares reach 1e301, pass 1e308
 SUBNORMAL = 2.0**-1040
@@ -87,6 +86,8 @@ class Strength:
             would be one row: then a score's slope and what it is multiplied by both vanish, and
             what remains is of second order in the unit
     dyadic: weights `dyadic` are up to 16 over this
+    level:  what logits `offset` lie around
+    shows:  they differ by the level over this, above its ulp, so that both show
     """
 
     hot: float = 6.0
@@ -94,6 +95,8 @@ class Strength:
     large: float = 1000.0
     close: float = 2.0**-36
     dyadic: float = 8.0
+    level: float = 1e17
+    shows: float = 1e4
 
 
 # A bound beyond this share of the largest entry decides nothing, and its second order is no
@@ -101,7 +104,9 @@ class Strength:
 DECIDABLE = 1e-4
 DRAWS, APART = 8, 1 << 32  # weights tried for one case in float32, and between their seeds
 DOUBLE = Strength()
-SINGLE = Strength(hot=1.5, offset=1e8, large=16.0, close=2.0**-12, dyadic=32.0)
+SINGLE = Strength(
+    hot=1.5, offset=1e8, large=16.0, close=2.0**-12, dyadic=32.0, level=64.0, shows=4.0
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +163,7 @@ class TruthCase(Case):
     def single(self) -> SingleCase:
         """The case as a decoder in float32 is given it, with a truth of its own.
 
-        Of `DRAWS` weights the first whose answers float32 can decide, or the last of them.
+        Of `DRAWS` weights the first whose answers float32 can decide, or can decide most of.
         """
         config = replace(
             self.config,
@@ -166,11 +171,12 @@ class TruthCase(Case):
             rope_base=_single(self.config.rope_base),
         )
         own = {f.name: getattr(self, f.name) for f in fields(self)} | {"config": config}
-        drawn = (SingleCase(**{**own, "seed": self.seed + APART * n}) for n in range(DRAWS))
-        for case in drawn:
-            if not case.fits or case.is_decidable:
-                break
-        return case
+        cases = list[SingleCase]()
+        for n in range(DRAWS):
+            cases.append(SingleCase(**{**own, "seed": self.seed + APART * n}))
+            if not cases[-1].fits or not any(cases[-1].undecidable):
+                return cases[-1]
+        return min(cases, key=lambda case: case.undecidable)
 
     def with_overrides(self, overrides: tuple[Override, ...]) -> TruthCase:
         """The same case with these weights set by hand."""
@@ -215,17 +221,18 @@ class SingleCase(TruthCase):
         """Whether every weight is near a float32."""
         return all(np.isfinite(np.array(value)).all() for value in self.weights.values())
 
-    @property
-    def is_decidable(self) -> bool:
-        """Whether no logit and no gradient has a bound too wide to tell right from wrong."""
+    @cached_property
+    def undecidable(self) -> tuple[int, int]:
+        """The logits, and the gradient entries, whose bounds are too wide to tell what is wrong."""
         truth = self.truth
         slopes = (truth.reach, *map(largest, truth.gradients.values()))
-        scaled = [(truth.logits, largest(truth.logits))]
-        scaled += [(answer, max(slopes)) for answer in truth.gradients.values()]
-        return all(
-            (answer.roundings.bounds(BINARY32) <= DECIDABLE * scale).all()
-            for answer, scale in scaled
-        )
+
+        def wide(answer: Answer, scale: float) -> int:
+            bounds = answer.roundings.bounds(BINARY32)
+            return int(np.count_nonzero(~(bounds <= DECIDABLE * scale)))
+
+        gradients = (wide(answer, max(slopes)) for answer in truth.gradients.values())
+        return wide(truth.logits, largest(truth.logits)), sum(gradients)
 
 
 def largest(answer: Answer) -> float:
@@ -261,8 +268,8 @@ def _regulate(weights: dict[str, Any], regime: Regime, config: Config, strength:
     if regime.logits == "offset":
         for row in table:
             row[0] = 1.0
-        gains, above = weights["final_norm.gain"], strength.offset / SHOWS
-        gains[:] = [strength.offset, *(g * above for g in gains[1:])]
+        gains, above = weights["final_norm.gain"], strength.level / strength.shows
+        gains[:] = [strength.level, *(g * above for g in gains[1:])]
     gain = {"thousand": strength.large, "huge": HUGE_LOGIT}.get(regime.logits, 1.0)
     if regime.values == "subnormal":
         gain *= SUBNORMAL
