@@ -15,7 +15,7 @@ from .fault import Fault, planted
 __all__ = ["FAULTS"]
 
 _FOUND: dict[str, Fault] = {}
-wrong = partial(planted, _FOUND, kind="mistake", source="issue 5, faults in the oracle")
+wrong = partial(planted, _FOUND, kind="mistake", source="mistakes that an oracle could make")
 
 
 @wrong((forward, "scale"))
