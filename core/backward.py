@@ -190,9 +190,7 @@ class ReversePass:
     def _sum(self, node: Parameter, index: int) -> Array:
         """The stored gradient and the pass's. Refuses: numeric/non-finite-accumulated-gradient"""
         stored, adjoint = node._gradient, self.adjoints.get(id(node))
-        if adjoint is None:
-            return stored
-        after = np.asarray(stored + adjoint)
+        after = stored if adjoint is None else np.asarray(stored + adjoint)
         if not is_finite(after):
             bad = cast("tuple[int, float]", first_non_finite(after))
             raise NumericRefusal(

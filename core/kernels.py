@@ -54,7 +54,6 @@ class Kernel:
     column_dots:     u, x [..., D] -> [D], the sum of u * x over all rows
     sigmoid:         elementwise
     causal:          scores [..., T, T] (overwritten), allowed keys, the others -> probabilities
-    scatter:         rows [n, D], indices [n], count -> [count, D]
     row_losses:      rows [G, V], targets [G] -> losses [G] and probabilities [G, V]
     total:           [G] -> rank 0
     is_moderate:     every value is finite and of a magnitude below `MODERATE`; NaN is neither
@@ -71,7 +70,6 @@ class Kernel:
     column_dots: Callable[[Array, Array], Array]
     sigmoid: Callable[[Array], Array]
     causal: Callable[[Array, Mask, Mask], Array]
-    scatter: Callable[[Array, Ids, int], Array]
     row_losses: Callable[[Array, Ids], tuple[Array, Array]]
     total: Callable[[Array], Array]
     is_moderate: Callable[[Array], bool]
@@ -146,10 +144,6 @@ def _ordered_causal(scores: Array, allowed: Mask, hidden: Mask) -> Array:
     scores[keys] = floats.exp(scores[keys])
     np.copyto(scores, 0.0, where=hidden)
     return _normalised(rows, groups, first)[0].reshape(shape)
-
-
-def _ordered_scatter(rows: Array, indices: Ids, count: int) -> Array:
-    return floats.scatter_add(rows, indices=indices, count=count)
 
 
 def _ordered_row_losses(rows: Array, targets: Ids) -> tuple[Array, Array]:
@@ -262,14 +256,6 @@ def _blas_causal(scores: Array, _: Mask, hidden: Mask) -> Array:
     return scores
 
 
-def _blas_scatter(rows: Array, indices: Ids, count: int) -> Array:
-    width = rows.shape[1]
-    table = np.zeros(count * width)
-    cells = indices[:, None] * width + np.arange(width)
-    np.add.at(table, cells.reshape(-1), rows.reshape(-1))
-    return table.reshape(count, width)
-
-
 def _blas_row_losses(rows: Array, targets: Ids) -> tuple[Array, Array]:
     maximum = np.maximum.reduce(rows, axis=1, keepdims=True)
     probabilities = rows - maximum
@@ -304,7 +290,6 @@ ORDERED: Final = Kernel(
     column_dots=_ordered_column_dots,
     sigmoid=_ordered_sigmoid,
     causal=_ordered_causal,
-    scatter=_ordered_scatter,
     row_losses=_ordered_row_losses,
     total=_ordered_total,
     is_moderate=_ordered_is_moderate,
@@ -321,7 +306,6 @@ BLAS: Final = Kernel(
     column_dots=_blas_column_dots,
     sigmoid=_blas_sigmoid,
     causal=_blas_causal,
-    scatter=_blas_scatter,
     row_losses=_blas_row_losses,
     total=_blas_total,
     is_moderate=_blas_is_moderate,

@@ -156,8 +156,11 @@ class _Bound:
         """Refuses: `code` of the first node that is another one or has another revision"""
         if nodes == self.nodes and [node._revision for node in nodes] == self.revisions:
             return  # nodes are equal only to themselves
-        for bound, revision, node in zip(self.nodes, self.revisions, nodes, strict=True):
-            _check_binding(Binding(bound, revision), node, code, name(node))
+        now = [(node, node._revision) for node in nodes]
+        pairs = zip(self.nodes, self.revisions, strict=True)
+        at = [one != other for one, other in zip(pairs, now, strict=True)].index(True)
+        binding = Binding(self.nodes[at], self.revisions[at])
+        _check_binding(binding, nodes[at], code, name(nodes[at]))
 
 
 def _check_types(

@@ -27,7 +27,7 @@ from logitproof.core import (
 from logitproof.core.backbone import residual_sites
 from logitproof.core.kernels import BLAS, KERNELS, ORDERED, Kernel
 from logitproof.core.layers import RmsNorm
-from logitproof.core.unfolding import unfolded
+from logitproof.core.unfolding import pull_back, unfolded
 from logitproof.properties import laws
 from logitproof.properties.compare import same_bits
 from logitproof.properties.situations import BRIDGE, TINY, learned_state
@@ -127,6 +127,52 @@ def test_a_parameter_assigned_since_is_named_by_the_steps() -> None:
     expected, *fused = refusals(stale)
     assert "stale" in expected
     assert fused == [expected] * 2
+
+
+def test_a_parameter_assigned_what_overflows_is_named_all_the_same() -> None:
+    def stale(decoder: Decoder) -> None:
+        loss = decoder.loss(IDS, IDS)
+        gate = decoder.parameters["blocks.0.ffn.gate.weight"]
+        gate.assign(np.full(gate.shape, 1e300))  # its steps cannot be made again
+        loss.backward()
+
+    assert ["stale-operand-value" in words for words in refusals(stale)] == [True] * 3
+
+
+def test_a_local_pass_that_overflows_in_a_sum_refuses_as_its_steps() -> None:
+    def overflowing(decoder: Decoder) -> None:
+        norm, x = RmsNorm.new("norm", 2, 1e-6), Parameter("x", [[3.0, 4.0], [3.0, 4.0]])
+        norm.gain.assign([1e-300, 1e-300])  # the input's contribution stays small
+        output = norm.forward(x, kernel=decoder.kernel)
+        pull_back(output, np.full((2, 2), 1e308), [x, norm.gain])
+
+    expected, *fused = refusals(overflowing)
+    assert "non-finite-vjp" in expected
+    assert fused == [expected] * 2
+
+
+def test_what_nothing_tracks_is_refused_as_the_steps_do() -> None:
+    """The input's contribution overflows; the gain's does not, nor the sum over the row, 0."""
+
+    def overflowing(decoder: Decoder) -> None:
+        norm = RmsNorm.new("norm", 2, 1e-6)
+        x = constant([[1e-3, -1e-3]])
+        norm.forward(x, kernel=decoder.kernel).backward([[1e306, 1e306]])
+
+    expected, *fused = refusals(overflowing)
+    assert "non-finite-vjp" in expected
+    assert fused == [expected] * 2
+
+
+def test_a_norm_of_very_many_rows_has_the_bits_of_its_steps() -> None:
+    rows = np.arange(200_002.0).reshape(-1, 2) - 1e5
+
+    def gradients(kernel: Kernel | None) -> tuple[bytes, bytes]:
+        norm, x = RmsNorm.new("norm", 2, 1e-6), Parameter("x", rows)
+        norm.forward(x, kernel=kernel).backward(np.ones(rows.shape))
+        return x.gradient.tobytes(), norm.gain.gradient.tobytes()
+
+    assert gradients(ORDERED) == gradients(None)
 
 
 def test_a_released_operand_is_named_by_the_steps() -> None:

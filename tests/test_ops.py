@@ -379,3 +379,8 @@ def multi_head_run() -> dict[str, Tensor]:
 )  # fmt: skip
 def test_multi_head_attention_prints_the_worked_figures(name: str, figures: str) -> None:
     assert printed(multi_head_run()[name].value, 6) == digits(figures, 6)
+
+
+def test_an_axis_may_be_an_integer_of_numpy() -> None:
+    x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    assert ops.sum(x, axis=np.int64(1))[0].tolist() == [3.0, 7.0]

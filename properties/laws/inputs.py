@@ -62,7 +62,7 @@ def _no_numbers() -> Iterator[tuple[str, str, object, int | None]]:
     yield "nothing", no, [[0.5, None]], 1
     yield "a complex number", no, [1.0, 1j], 1
     yield "an extended float", no, [np.longdouble(1)], 0
-    yield "a duration", no, [1.0, 2.0, np.timedelta64(1)], 2
+    yield "a duration", no, [1.0, 2.0, np.timedelta64(1, "s")], 2
     yield "an array of booleans", no, np.array([True]), None
     yield "an array of complex numbers", no, np.array([1j]), None
     yield "an array of extended floats", no, np.array([1], dtype=np.longdouble), None
@@ -78,7 +78,7 @@ def _no_integers() -> Iterator[tuple[str, str, object, int | None]]:
     for what, item in (("a float", 1.0), ("a bool", False), ("text", "1"), ("nothing", None)):
         yield what, no, [0, 1, item], 2
         yield f"{what} first", no, [item, 0], 0
-    yield "a duration", no, [0, np.timedelta64(1)], 1
+    yield "a duration", no, [0, np.timedelta64(1, "s")], 1
     yield "an array of floats", no, np.array([1.0, 0.0]), 0
     yield "an array of booleans", no, np.array([True]), 0
     yield "an array of durations", no, np.array([0], dtype="m8[s]"), 0
