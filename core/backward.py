@@ -191,7 +191,7 @@ class ReversePass:
         """The stored gradient and the pass's. Refuses: numeric/non-finite-accumulated-gradient"""
         stored, adjoint = node._gradient, self.adjoints.get(id(node))
         after = stored if adjoint is None else np.asarray(stored + adjoint)
-        if not is_finite(after):
+        if adjoint is not None and not is_finite(after):
             bad = cast("tuple[int, float]", first_non_finite(after))
             raise NumericRefusal(
                 code=Code.NON_FINITE_ACCUMULATED_GRADIENT,
