@@ -160,7 +160,7 @@ class _Bound:
         pairs = zip(self.nodes, self.revisions, strict=True)
         at = [one != other for one, other in zip(pairs, now, strict=True)].index(True)
         binding = Binding(self.nodes[at], self.revisions[at])
-        _check_binding(binding, nodes[at], code, name(nodes[at]))
+        raise _unbound(binding, nodes[at], code, name(nodes[at]))
 
 
 def _check_types(
@@ -208,11 +208,11 @@ def _by_bits(configuration: tuple[Any, ...]) -> tuple[object, ...]:
     return (configuration[0].key(), *configuration[1:])
 
 
-def _check_binding(binding: Binding, node: Tensor, code: Code, what: str) -> None:
+def _unbound(binding: Binding, node: Tensor, code: Code, what: str) -> BindingRefusal:
+    """The refusal of a node that is not the bound one, or not at its revision."""
     if not binding.node_matches(node):
-        raise _refusal(code, what, "the bound node", "another node")
-    if not binding.revision_matches(node):
-        raise _refusal(code, what, f"revision {binding.revision}", f"revision {node.revision}")
+        return _refusal(code, what, "the bound node", "another node")
+    return _refusal(code, what, f"revision {binding.revision}", f"revision {node.revision}")
 
 
 def _name(node: Tensor) -> str:
