@@ -52,7 +52,7 @@ FIRST = {
     "exp-by-numpy": "exp: the elementary function",
     "cached-softmax-with-maximum": "logits of session",
     "scatter-from-the-end": "lookup: its gradient",
-    "cached-contraction-by-blas": "matmul: the value",
+    "cached-contraction-by-blas": "logits of session",
     "sum-follows-memory": "blocks.0.ffn.down.weight: its gradient",
     "losses-summed-from-the-end": "indexed_mean_nll: the value",
     "exp-hard-cases-by-c-library": "exp: the elementary function",
