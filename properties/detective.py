@@ -96,9 +96,7 @@ class Question:
 QUESTIONS = (
     Question(name="ordinary text", conventions=TEXT),
     Question(name="packed and padded rows", conventions=PACKS, ids=PACKED, layout=LAYOUT),
-    Question(
-        name="a chunk behind cached keys", conventions=CHUNKS, needs="cached-decode", cached=2
-    ),
+    Question(name="a chunk behind cached keys", conventions=CHUNKS, needs="decode", cached=2),
     Question(
         name="fewer key/value heads",
         conventions=("kv_map",),

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .chunks import ChunkSession, Newest
 from .laws.protocol import Ids, Valid
 from .scalar import C_LIBRARY, Config, Layout
 from .scalar.conventions import CHOICES, Conventions
 from .scalar.foreign import Foreign, foreign_loss
 
 __all__ = ["ForeignSession", "ForeignSubject"]
-
-
-@dataclass(frozen=True, slots=True)
-class Newest:
-    """What a session answers."""
-
-    logits: NDArray[np.float64]
 
 
 class ForeignSubject:
@@ -32,7 +24,7 @@ class ForeignSubject:
     """
 
     capabilities: Mapping[str, bool] = {
-        "cached-decode": True,
+        "decode": True,
         "grouped-heads": True,
         "untied-head": True,
     }
@@ -77,34 +69,16 @@ class ForeignSubject:
         )
 
 
-class ForeignSession:
+class ForeignSession(ChunkSession):
     """Every answer is computed from all tokens, as the conventions have it."""
 
     def __init__(self, subject: ForeignSubject) -> None:
         self.subject = subject
         self.ids: list[int] = []
 
-    def __enter__(self) -> ForeignSession:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Holds nothing."""
-
-    def prefill(self, ids: Sequence[int]) -> Newest:
-        """The newest logits [V] behind the prompt."""
-        return self.extend(ids)
-
     def extend(self, ids: Sequence[int]) -> Newest:
         """The newest logits [V] behind one more chunk."""
         cached = len(self.ids) or None
         self.ids += ids
-        return Newest(np.array(self.subject._decoder(cached).logits([self.ids])[0][-1]))
-
-    def decode(self, token: int) -> Newest:
-        """The logits behind one token."""
-        return self.extend([token])
+        logits = self.subject._decoder(cached).logits([self.ids])[0][-1]
+        return Newest(np.array(logits), len(self.ids) - 1)

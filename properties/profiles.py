@@ -16,7 +16,7 @@ def register() -> None:
         derandomize=True,
         database=None,
         print_blob=True,
-        suppress_health_check=(),
+        suppress_health_check=(),  # none is suppressed
     )
     settings.register_profile("quick", fixed, max_examples=25)
     settings.register_profile("ci", fixed, max_examples=100)

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from logitproof.properties.chunks import ChunkSession, Newest
 from logitproof.properties.laws.difference import Values
 from logitproof.properties.laws.protocol import Arrays, Ids, Valid
 from logitproof.properties.scalar import Config, Layout
 
-from .torch_module import Newest, chosen_of
+from .torch_module import chosen_of
 
 __all__ = ["CHOICES", "JaxSession", "JaxSubject", "named"]
 
 CHOICES: Mapping[str, tuple[str, ...]] = {"dtype": ("float64", "float32")}
 CLAIMS: Mapping[str, bool] = {
     "decode": True,
-    "cached-decode": True,
     "grouped-heads": True,
     "untied-head": True,
     "row-bits": False,
@@ -152,27 +151,12 @@ class JaxSubject:
         return pairs.reshape(x.shape)
 
 
-class JaxSession:
+class JaxSession(ChunkSession):
     """Tokens read so far, their keys and values."""
 
     def __init__(self, subject: JaxSubject) -> None:
         self.subject, self.length = subject, 0
         self.cache: Cache = {}
-
-    def __enter__(self) -> JaxSession:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Holds nothing open."""
-
-    def prefill(self, ids: Sequence[int]) -> Newest:
-        """The newest logits behind the prompt."""
-        return self.extend(ids)
 
     def extend(self, ids: Sequence[int]) -> Newest:
         """The newest logits behind one more chunk."""
@@ -185,10 +169,6 @@ class JaxSession:
             )
         self.length = end
         return Newest(np.array(logits)[0, -1], end - 1)
-
-    def decode(self, token: int) -> Newest:
-        """The logits behind one token."""
-        return self.extend([token])
 
 
 def _batch(ids: Ids, layout: Layout | None) -> tuple[Any, Any, Any]:

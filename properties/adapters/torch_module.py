@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from logitproof.properties.chunks import ChunkSession, Newest
 from logitproof.properties.laws.protocol import Arrays, Ids, Valid
 from logitproof.properties.scalar import Config, Layout
 
-__all__ = ["CHOICES", "CLAIMS", "Newest", "TorchSession", "TorchSubject", "chosen_of", "named"]
+__all__ = ["CHOICES", "CLAIMS", "TorchSession", "TorchSubject", "chosen_of", "named"]
 
 CLAIMS: Mapping[str, bool] = {
     "taps": True,
     "decode": True,
-    "cached-decode": True,
     "grouped-heads": True,
     "untied-head": True,
     "row-bits": False,  # a matrix product may round a row otherwise among other rows
@@ -34,14 +32,6 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "cache": ("dynamic", "static"),
 }
 CACHES = {"dynamic": "DynamicCache", "static": "StaticCache"}
-
-
-@dataclass(frozen=True, slots=True)
-class Newest:
-    """What a step of a session gives: the newest position and its logits [V]."""
-
-    logits: Any
-    position: int
 
 
 class TorchSubject:
@@ -118,27 +108,12 @@ class TorchSubject:
         return TorchSession(self)
 
 
-class TorchSession:
+class TorchSession(ChunkSession):
     """Tokens read so far, their keys and values."""
 
     def __init__(self, subject: TorchSubject) -> None:
         self.subject, self.length = subject, 0
         self.cache = subject.cache_type(subject.config, subject.dtype)
-
-    def __enter__(self) -> TorchSession:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Holds nothing open."""
-
-    def prefill(self, ids: Sequence[int]) -> Newest:
-        """The newest logits behind the prompt."""
-        return self.extend(ids)
 
     def extend(self, ids: Sequence[int]) -> Newest:
         """The newest logits behind one more chunk."""
@@ -149,10 +124,6 @@ class TorchSession:
             logits = subject.model.logits(batch, self.cache, start)
         self.length += len(ids)
         return Newest(_array(logits)[0, -1], self.length - 1)
-
-    def decode(self, token: int) -> Newest:
-        """The logits behind one token."""
-        return self.extend([token])
 
 
 def _array(tensor: Any) -> Any:

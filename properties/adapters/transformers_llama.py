@@ -10,15 +10,15 @@ import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from logitproof.properties.chunks import ChunkSession, Newest
 from logitproof.properties.laws.protocol import Arrays, Ids, Valid
 from logitproof.properties.scalar import Config, Layout
 
-from .torch_module import CLAIMS, Newest, chosen_of
+from .torch_module import CLAIMS, chosen_of
 
 __all__ = ["CHOICES", "LlamaSession", "LlamaSubject", "named"]
 
@@ -248,24 +248,13 @@ class LlamaSubject:
         return features.reshape(B, T, -1, self.config.head_width).transpose(0, 2, 1, 3)
 
 
-class LlamaSession:
+class LlamaSession(ChunkSession):
     """Tokens read so far; where padding is left, in a batch beside a longer text."""
 
     def __init__(self, subject: LlamaSubject) -> None:
         self.subject, self.length = subject, 0
         self.cache = subject.new_cache()
         self.before = BESIDE if subject.padding == "left" else 0
-
-    def __enter__(self) -> LlamaSession:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Holds nothing open."""
 
     def prefill(self, ids: Sequence[int]) -> Newest:
         """The newest logits behind the prompt, whose row begins with the padding."""
@@ -274,10 +263,6 @@ class LlamaSession:
     def extend(self, ids: Sequence[int]) -> Newest:
         """The newest logits behind one more chunk."""
         return self._read(list(ids), len(ids))
-
-    def decode(self, token: int) -> Newest:
-        """The logits behind one token."""
-        return self.extend([token])
 
     def _read(self, row: list[int], count: int) -> Newest:
         subject, tensor = self.subject, self.subject.torch.tensor
