@@ -14,7 +14,7 @@ __all__ = ["Change", "NotDerived", "NotASide", "accept", "compared", "propose", 
 
 
 # Files beside the cases that never change.
-PUBLISHED = ("../figures-", "../records/", "../reported-")
+PUBLISHED = ("../figures-", "../records-v1/", "../reported-")
 MARK = ".golden-proposal"  # what a side folder is known by
 
 

@@ -19,7 +19,7 @@ WIDTH = 98  # what fits beside its key stays on one line
 LOCK = ".lock"
 # Hashed too, one folder above.
 BESIDE = ("FORMAT.md", "figures-v1.json", "figure-index-v1.json", "schema-v1.json")
-FOLDERS_BESIDE = ("records", "reported-v1")
+FOLDERS_BESIDE = ("records-v1", "reported-v1")
 
 
 class Locked(OSError):

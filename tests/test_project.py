@@ -143,6 +143,14 @@ def test_pyproject_lists_every_package() -> None:
     assert set(PROJECT["tool"]["setuptools"]["packages"]) == set(package_folders())
 
 
+def test_no_folder_of_data_can_be_taken_for_a_module() -> None:
+    """Packaging takes a folder for a package where its name could be imported."""
+    packages = {ROOT / place for place in package_folders().values()}
+    folders = {path.parent for folder in FOLDERS for path in (ROOT / folder).rglob("*.*")}
+    data = [folder for folder in folders - packages if folder.name != "__pycache__"]
+    assert [folder.name for folder in data if folder.name.isidentifier()] == []
+
+
 def test_pyproject_maps_every_package_to_its_folder() -> None:
     assert PROJECT["tool"]["setuptools"]["package-dir"] == package_folders()
 

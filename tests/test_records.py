@@ -17,7 +17,7 @@ from logitproof.core.records import SCALES, ModelRecord, RunRecord, Seeds
 from logitproof.properties import record_fuzz, record_strategies
 from logitproof.properties.refusals import refusal_of
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "records"
+GOLDEN = Path(__file__).parent.parent / "golden" / "records-v1"
 MODEL = ModelRecord.scale("reference").to_bytes()
 MODEL_DIGESTS = {
     "reference": "adfd8cbd5bfeccf0d6fba479454f74501a21f65c0c600a6c5f1a72491b043fe3",

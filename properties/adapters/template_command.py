@@ -8,9 +8,9 @@ from importlib import resources
 __all__ = ["NAMES", "add_arguments", "run", "text_of"]
 
 NAMES = {
-    "object": "templates/object.py.txt",
-    "program": "templates/program.py.txt",
-    "offline": "templates/offline.py.txt",
+    "object": "templates-v1/object.py.txt",
+    "program": "templates-v1/program.py.txt",
+    "offline": "templates-v1/offline.py.txt",
     "protocol": "PROTOCOL.md",
 }
 
