@@ -14,6 +14,7 @@ from logitproof.properties.laws.difference import first_difference, first_named_
 from logitproof.properties.scalar import C_LIBRARY
 from logitproof.properties.subjects import CoreSubject, ScalarSubject
 from logitproof.properties.verify.environment import GLIBC_FMA, c_library_functions
+from logitproof.properties.verify.reseeding import drawn_from
 
 LAWS = list(REGISTRY.values())
 OF_SCALAR = [law for law in LAWS if not law.missing(ScalarSubject())]
@@ -22,25 +23,25 @@ OF_C_LIBRARY = [law for law in LAWS if not law.missing(ScalarSubject(C_LIBRARY))
 
 @pytest.mark.property
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.id)
-def test_the_core_keeps(law: Law) -> None:
-    outcome = law(CoreSubject(), profiles.examples())
+def test_the_core_keeps(law: Law, seed: int | None) -> None:
+    outcome = drawn_from(seed, law)(CoreSubject(), profiles.examples())
     assert outcome.holds, outcome
     assert outcome.cases > 0
 
 
 @pytest.mark.property
 @pytest.mark.parametrize("law", OF_SCALAR, ids=lambda law: law.id)
-def test_the_scalar_decoder_keeps(law: Law) -> None:
-    outcome = law(ScalarSubject(), profiles.examples())
+def test_the_scalar_decoder_keeps(law: Law, seed: int | None) -> None:
+    outcome = drawn_from(seed, law)(ScalarSubject(), profiles.examples())
     assert outcome.holds, outcome
 
 
 @pytest.mark.property
 @pytest.mark.parametrize("law", OF_C_LIBRARY, ids=lambda law: law.id)
-def test_the_scalar_decoder_on_the_c_library_keeps(law: Law) -> None:
+def test_the_scalar_decoder_on_the_c_library_keeps(law: Law, seed: int | None) -> None:
     answer = c_library_functions()
     assert answer == GLIBC_FMA or pytest.skip(f"the functions here are those of {answer}")
-    outcome = law(ScalarSubject(C_LIBRARY), profiles.examples())
+    outcome = drawn_from(seed, law)(ScalarSubject(C_LIBRARY), profiles.examples())
     assert outcome.holds, outcome
 
 
