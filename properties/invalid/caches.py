@@ -158,12 +158,8 @@ bind = Boundary(
             layer=0,
             actual="another node",
         ),
-        fault(
-            Code.CACHE_LAYER_MISMATCH, "rows of a lower base", _turned_otherwise(1, -1), layer=1
-        ),
-        fault(
-            Code.CACHE_LAYER_MISMATCH, "rows of a higher base", _turned_otherwise(1, 1), layer=1
-        ),
+        fault(Code.CACHE_LAYER_MISMATCH, "rows of a lower base", _turned_otherwise(1, -1), layer=1),
+        fault(Code.CACHE_LAYER_MISMATCH, "rows of a higher base", _turned_otherwise(1, 1), layer=1),
     ),
     apart=(Apart("one base is stored", {"rows of a lower base", "rows of a higher base"}),),
 )
@@ -275,10 +271,16 @@ cached = Boundary(
             Code.PREPARED_CACHE_BINDING, "layer 1 of another attention", _other_rows(1), layer=1
         ),
         _cached(
-            Code.PREPARED_CACHE_BINDING, "layer 1 of a lower base", _turned_otherwise(1, -1), layer=1
+            Code.PREPARED_CACHE_BINDING,
+            "layer 1 of a lower base",
+            _turned_otherwise(1, -1),
+            layer=1,
         ),
         _cached(
-            Code.PREPARED_CACHE_BINDING, "layer 1 of a higher base", _turned_otherwise(1, 1), layer=1
+            Code.PREPARED_CACHE_BINDING,
+            "layer 1 of a higher base",
+            _turned_otherwise(1, 1),
+            layer=1,
         ),
     ),
     apart=(
