@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import is_dataclass
+from importlib import import_module
 from itertools import pairwise
+from pkgutil import iter_modules
 from typing import Any, TypeAlias
 
 from logitproof import core
@@ -62,6 +65,13 @@ class CoreComponents:
     parts: Any = core
     checks: Any = gradcheck
     decoder: Decoder
+
+    def value_types(self) -> Iterator[type]:
+        """Every dataclass, where it is defined."""
+        for module in iter_modules(core.__path__, f"{core.__name__}."):
+            for kind in vars(import_module(module.name)).values():
+                if isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module.name:
+                    yield kind
 
     def rotation(self, width: int, capacity: int, base: float) -> Any:
         """The core's rotary table."""

@@ -60,6 +60,9 @@ class Components(Capable, Protocol):
         An event: action, name, bytes, workspace, and of whom where it is an alias or renamed.
         """
 
+    def value_types(self) -> Iterable[type]:
+        """`records`: every kind of record, refusals among them."""
+
     def projection_fits(self, tokens: int, tokens_per_second: int, wall_seconds: int) -> bool:
         """`planner`: whether 3600 s and 1.5 times the tokens at this rate stay within the time."""
 
