@@ -1,6 +1,6 @@
 """The laws: each holds for both decoders shipped, is tried on what hides mistakes, and speaks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from logitproof.properties import profiles
+from logitproof.properties.faults import REGISTRY as FAULTS
 from logitproof.properties.laws import REGISTRY, Law
 from logitproof.properties.laws.cases import Case, full_cases, mixed_cases, padded_cases
 from logitproof.properties.laws.difference import first_difference, first_named_difference
 from logitproof.properties.scalar import C_LIBRARY
-from logitproof.properties.subjects import CoreSubject, ScalarSubject
+from logitproof.properties.subjects import CoreSubject, ScalarSubject, StepsSubject
 from logitproof.properties.verify.environment import GLIBC_FMA, c_library_functions
 from logitproof.properties.verify.reseeding import drawn_from
 
@@ -65,6 +66,19 @@ def test_the_scalar_operations_are_judged_like_the_cores() -> None:
     judged = {law.id for law in OF_SCALAR} - {law.id for law in OF_C_LIBRARY}
     assert judged == {law.id for law in LAWS if law.needs == ("operation-values",)}
     assert len(judged) == 12
+
+
+class WithoutRowBits(StepsSubject):
+    capabilities: Mapping[str, bool] = {**StepsSubject.capabilities, "row-bits": False}
+
+
+@pytest.mark.parametrize("fault", REGISTRY["poison.table-rows"].faults)
+def test_poison_is_found_by_bounds_where_bits_are_not_claimed(fault: str) -> None:
+    law = REGISTRY["poison.table-rows"]
+    with FAULTS[fault]:
+        outcome = law(WithoutRowBits())
+    assert not outcome.holds
+    assert " within " in (outcome.difference or "")
 
 
 def test_an_implementation_that_raises_breaks_the_law() -> None:

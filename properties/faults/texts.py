@@ -36,7 +36,8 @@ def _remade(right: type, **flags: bool) -> type:
     """The record with other flags."""
     members = {n: v for n, v in vars(right).items() if n in ("__annotations__", "__module__")}
     made = type(right.__name__, right.__mro__[1:2], members)
-    return dataclass(**{"frozen": True, "kw_only": True, **flags})(made)  # type: ignore[call-overload,no-any-return]
+    flags = {"frozen": True, "kw_only": True, **flags}
+    return dataclass(**flags)(made)
 
 
 @mistake((backbone, "ExecutionIdentity"), source="STYLE.md section 5")

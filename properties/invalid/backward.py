@@ -53,7 +53,7 @@ def _ready(s: Situation) -> None:
         s.open.__enter__()
 
 
-def _total(short: int, dtype: type) -> Any:
+def _total(short: int, dtype: Any) -> Any:
     """The sum, whose reverse rule leaves out `short` operands, or an axis where it is below 0.
 
     Its contributions are of the dtype.
@@ -61,7 +61,7 @@ def _total(short: int, dtype: type) -> Any:
 
     def total(left: Array, right: Array) -> tuple[Array, object]:
         def rule(upstream: Array) -> tuple[Array, ...]:
-            given = upstream.astype(dtype)
+            given: Array = upstream.astype(dtype)
             return (given, given[0] if short < 0 else given)[: 2 - max(short, 0)]
 
         return left + right, rule
