@@ -41,6 +41,10 @@ __all__ = ["CoreComponents"]
 Rows: TypeAlias = Sequence[Sequence[int]]
 
 
+def _event(action: Any, name: str, size: int, workspace: int, of: str) -> liveness.Event:
+    return liveness.Event(action=action, name=name, bytes=size, workspace=workspace, of=of)
+
+
 class CoreComponents:
     """The methods behind the capabilities of `laws.protocol.Components`."""
 
@@ -124,11 +128,25 @@ class CoreComponents:
 
     def measured(self, events: Iterable[tuple[Any, str, int, int, str]]) -> tuple[Any, Any, Any]:
         """By the planner's measure."""
-        lived = liveness.measure(
-            liveness.Event(action=action, name=name, bytes=size, workspace=workspace, of=of)
-            for action, name, size, workspace, of in events
-        )
+        lived = liveness.measure(_event(*event) for event in events)
         return lived.resident_peak, lived.workspace, lived.combined_peak
+
+    def repeated(
+        self,
+        events: Iterable[tuple[Any, str, int, int, str]],
+        times: int,
+        *,
+        descending: bool,
+        elide: bool,
+    ) -> Iterator[tuple[Any, ...]]:
+        """By the planner's timeline."""
+        told = tuple(_event(*event) for event in events)
+        again = liveness.Repeat(times=times, events=told, descending=descending)
+        for point in liveness.measure([again], elide=elide).timeline:
+            if isinstance(point, liveness.Point):
+                yield point.event.name, point.live
+            else:
+                yield point.times, point.change_bytes, point.live
 
     def projection_fits(self, tokens: int, tokens_per_second: int, wall_seconds: int) -> bool:
         """The planner's projection."""

@@ -53,6 +53,12 @@ def tied_table_subtracted(right: Any) -> Any:
     return of_groups
 
 
+@mistake((liveness, "_numbered"), source="config_planner.md section 8")
+def last_round_of_another_number(right: Any) -> Any:
+    """Every round but the first bears the number of the first but one."""
+    return lambda event, i: right(event, min(i, 1))
+
+
 @mistake((census, "of_groups"), source="cases: plan-ceil-float")
 def census_in_floats(right: Any) -> Any:
     """The total has passed through a double."""

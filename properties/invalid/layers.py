@@ -95,6 +95,12 @@ lookup = Boundary(
             actual=4,
         ),
         fault(
+            Code.TOKEN_SHAPE,
+            "shape of two axes",
+            lambda s: s.afterwards(lambda ready: ready.set(shape=[[2, 2]])),
+            actual=[[2, 2]],
+        ),
+        fault(
             Code.TOKEN_COUNT_MISMATCH,
             "one id more",
             lambda s: s.set(ids=[*s.ids, 0]),
