@@ -275,7 +275,7 @@ LAWS = (
     ),
     _law(
         "real-arrays",
-        "A built decoder has the scalars of the census, its cache and its tables the planned bytes.",
+        "A built decoder has the scalars of the census; its cache and tables the planned bytes.",
         _arrays,
         "tied-table-counted-twice", "keys-without-values", "sines-not-counted",
         source="config_planner.md section 7; cases: plan-kv-bytes",
