@@ -69,8 +69,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--decoder",
         metavar="NAME",
         default="core",
-        help=f"{', '.join(SHIPPED)}, package.module:factory, or exec:COMMAND, a program that speaks"
-        " the protocol (default: %(default)s)",
+        help=f"{', '.join(SHIPPED)}, package.module:factory, process:package.module:factory, the"
+        " same in a process of its own, or exec:COMMAND, a program that speaks the protocol"
+        " (default: %(default)s)",
     )
     parser.add_argument(
         "--time-limit",
