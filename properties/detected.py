@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from .detective import Answered, Examination, Match
+from .detective import Answered, Examination, Match, Rejudged
 from .scalar.conventions import CHOICES
 
 __all__ = [
@@ -33,17 +33,19 @@ def detected(found: Examination) -> Detected:
     asked = [answer for answer in found.answers if answer.refused is None]
     explained = [answer for answer in asked if answer.explained]
     unexplained = [answer for answer in asked if not answer.explained]
-    changes = _changes(explained)
+    changes = dict(found.followed.changes)
     parts = [
         *_followed(changes),
         *_unexplained(unexplained),
         *_refused(refused),
         *_explained(explained, changes, alone=len(explained) == len(found.answers)),
+        *_rejudged(found.rejudged),
     ]
+    more = any(not batch.followed <= 1.0 for batch in found.rejudged)
     if unexplained:
         word = PARTLY if changes else NONE
     elif changes:
-        word = PARTLY if refused else FOLLOWS
+        word = PARTLY if refused or more else FOLLOWS
     else:
         word = SPECIFIED if explained and not refused else NOT_ASKED
     nothing = "It claims nothing that the questions ask for."
@@ -93,12 +95,14 @@ def _refused(answers: list[Answered]) -> Iterator[str]:
         yield f"No answer to {answers[0].question}: {told_}{more}."
 
 
-def _changes(explained: list[Answered]) -> dict[str, str]:
-    """What the explained answers say together, each by its nearest explanation."""
-    changes: dict[str, str] = {}
-    for answer in explained:
-        changes |= dict(answer.explained[0].conventions.changes)
-    return changes
+def _rejudged(batches: tuple[Rejudged, ...]) -> Iterator[str]:
+    """Whether more is wrong than the conventions."""
+    others = [batch.law for batch in batches if not batch.followed <= 1.0]
+    if others:
+        yield f"More is wrong: it does not reproduce the logits that fail {', '.join(others)}."
+    elif batches:
+        many = f"all {len(batches)} failing cases" if len(batches) > 1 else "the failing case"
+        yield f"It reproduces the wrong logits of {many} too."
 
 
 def told(match: Match) -> str:
@@ -126,6 +130,7 @@ def facts(found: Examination) -> dict[str, Any]:
         "comes_to": comes_to.word,
         "sentence": comes_to.sentence,
         "answers": [_answer_facts(answer) for answer in found.answers],
+        "rejudged": [asdict(batch) for batch in found.rejudged],
         "probes": [
             {"question": p.question, "answer": p.answer, "specified": p.specified}
             for p in found.probes

@@ -29,14 +29,15 @@ from logitproof.properties.scalar.conventions import (
     SPECIFIED,
     Conventions,
     alternatives,
+    changed,
 )
 from logitproof.properties.scalar.foreign import Foreign, foreign_loss
 from logitproof.properties.truth import BINARY32, BINARY64, SAFETY, Answer, Format
 from logitproof.properties.truth.foreign import foreign_logits
 
 __all__ = [
-    "CONFIG", "QUESTIONS", "Answered", "Examination", "Match", "Probe", "Question", "answer_of",
-    "examined", "weights",
+    "CONFIG", "QUESTIONS", "Answered", "Examination", "Match", "Probe", "Question", "Rejudged",
+    "answer_of", "examined", "rejudged", "weights",
 ]  # fmt: skip
 
 Array: TypeAlias = NDArray[np.float64]
@@ -179,11 +180,31 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rejudged:
+    """The logits of a batch in which a law failed, held against two truths: error / bound.
+
+    specified: by the specification
+    followed:  by the conventions that the decoder was found to follow
+    """
+
+    law: str
+    specified: float
+    followed: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """All answers and probes of one decoder."""
+    """All answers and probes of one decoder; of failing batches those with wrong logits."""
 
     answers: tuple[Answered, ...]
     probes: tuple[Probe, ...] = field(default=())
+    rejudged: tuple[Rejudged, ...] = field(default=())
+
+    @property
+    def followed(self) -> Conventions:
+        """What the explained answers say together, each by its nearest explanation."""
+        explained = (answer.explained[0] for answer in self.answers if answer.explained)
+        return changed(SPECIFIED, *(c for match in explained for c in match.conventions.changes))
 
     @property
     def as_specified(self) -> bool:
@@ -356,15 +377,43 @@ def _search(
 
 def _judged(match: Match, actual: Array, question: Question, format: Format) -> Match:
     answer = _truth(question, match.conventions)
+    ratio, single = (_ratio(answer, actual, question.asked, of) for of in (format, BINARY32))
+    return replace(match, ratio=ratio, single=single)
+
+
+def _ratio(answer: Answer, actual: Array, asked: NDArray[np.bool_], format: Format) -> float:
+    """The largest error over its bound, of the cells asked for."""
     near, rest = answer.doubles
-    errors = np.abs((actual - near) - rest)[question.asked]
+    bounds = answer.roundings.bounds(format).reshape(actual.shape)[asked]
+    with np.errstate(all="ignore"):
+        errors = np.abs((actual - near) - rest)[asked]
+        return float(np.where(errors == 0.0, 0.0, errors / bounds).max())
 
-    def ratio(of: Format) -> float:
-        bounds = answer.roundings.bounds(of).reshape(actual.shape)[question.asked]
-        with np.errstate(all="ignore"):
-            return float(np.where(errors == 0.0, 0.0, errors / bounds).max())
 
-    return replace(match, ratio=ratio(format), single=ratio(BINARY32))
+def rejudged(
+    make: Callable[[], DecoderUnderTest],
+    law: str,
+    batch: tuple[Config, Mapping[str, Any], Ids, Layout | None],
+    conventions: Conventions,
+) -> Rejudged | None:
+    """The logits of a batch, by the specification and by other conventions.
+
+    None where they are as specified, and where that cannot be told: what fails is something else.
+    """
+    config, given, ids, layout = batch
+    own = {name: np.array(value).tolist() for name, value in given.items()}
+    try:
+        subject: Any = make()
+        subject.load(config, own)
+        actual = np.asarray(subject.logits(ids, layout), dtype=np.float64)
+        answers = [foreign_logits(config, own, ids, layout, c) for c in (SPECIFIED, conventions)]
+        asked, format = np.array(ids) >= 0, _format(subject)
+        specified, followed = (_ratio(answer, actual, asked, format) for answer in answers)
+    except Exception:  # noqa: BLE001 - whatever a foreign decoder raises, or truth overflows
+        return None
+    if not (1.0 < specified < math.inf and followed < math.inf):
+        return None
+    return Rejudged(law=law, specified=specified, followed=followed)
 
 
 def _loss(make: Callable[[], DecoderUnderTest], start: Conventions) -> Answered:

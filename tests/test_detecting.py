@@ -21,7 +21,16 @@ from logitproof.properties.detected import (
     detected,
     facts,
 )
-from logitproof.properties.detective import TIME_IS_UP, Answered, Examination, Match, examined
+from logitproof.properties.detective import (
+    CONFIG,
+    TIME_IS_UP,
+    Answered,
+    Examination,
+    Match,
+    examined,
+    rejudged,
+    weights,
+)
 from logitproof.properties.foreign_subject import ForeignSubject
 from logitproof.properties.scalar.conventions import Conventions
 from logitproof.properties.verify.command import verify
@@ -81,6 +90,16 @@ class Both(Shaken):
 
     def __init__(self) -> None:
         super().__init__(chunk_mask="top-left")
+
+
+class More(ForeignSubject):
+    """A convention, and wrong logits wherever the detective does not ask."""
+
+    def __init__(self) -> None:
+        super().__init__(pairs="halves")
+
+    def logits(self, ids: Any, layout: Any = None) -> Any:
+        return super().logits(ids, layout) * (1.0 if self.config.rope_base == 500.0 else 1.5)
 
 
 class Unclaimed(ForeignSubject):
@@ -168,6 +187,42 @@ def test_a_decoder_that_fails_is_told_its_conventions(
 def test_what_the_answers_come_to_is_said(make: Callable[[], Any], word: str, said: str) -> None:
     found = words_of(make)
     assert (found[0], said in found[1]) == (word, True), found
+
+
+def test_failing_cases_are_judged_by_the_conventions_too(tmp_path: Path) -> None:
+    report = report_of(lambda: ForeignSubject(pairs="halves"), tmp_path)
+    assert report.detective is not None
+    (again,) = report.detective.rejudged
+    assert (again.law, again.specified > 1.0, again.followed < 1.0) == ("truth.logits", True, True)
+    assert report.facts()["conventions"]["rejudged"][0]["law"] == "truth.logits"
+    assert detected(report.detective).sentence.endswith(
+        "It reproduces the wrong logits of the failing case too."
+    )
+
+
+def test_what_is_wrong_beside_a_convention_is_said(tmp_path: Path) -> None:
+    report = report_of(More, tmp_path)
+    assert report.conventions is not None
+    assert report.conventions.word == PARTLY
+    assert report.conventions.sentence.endswith(
+        "More is wrong: it does not reproduce the logits that fail truth.logits."
+    )
+
+
+def test_cases_that_fail_in_something_else_are_not_told(tmp_path: Path) -> None:
+    chosen = {"truth.loss": laws.REGISTRY["truth.loss"]}
+    report = report_of(lambda: ForeignSubject(mean="sum"), tmp_path, chosen=chosen)
+    assert report.detective is not None
+    assert report.detective.followed == Conventions(mean="sum")
+    assert report.detective.rejudged == ()
+
+
+def test_who_raises_at_a_failing_case_is_told_nothing_more() -> None:
+    def make() -> Any:
+        raise MemoryError
+
+    batch = (CONFIG, weights(CONFIG), [[1, 2]], None)
+    assert rejudged(make, "truth.logits", batch, Conventions(pairs="halves")) is None
 
 
 def test_who_claims_nothing_is_asked_nothing() -> None:

@@ -199,11 +199,12 @@ def verify(
 ) -> Report:
     """Tries every law chosen, in order; the cases that fail go into the folder `replays`."""
     start = time.perf_counter()
-    verdicts, asks = list[Verdict](), False
+    verdicts, concerned = list[Verdict](), dict[str, Any]()
     for law, missing, part in tried(chosen, make, plan, progress):
         replay = _kept(law, part, plan.decoder, replays)
         verdicts.append(_verdict(law, missing, part, replay, known))
-        asks |= verdicts[-1].verdict == FAILS and concerns_detective(law, part)
+        if verdicts[-1].verdict == FAILS and concerns_detective(law, part):
+            concerned[law.id] = part.case
     judged = zip(chosen.values(), verdicts, strict=True)
     return Report(
         subject=plan.decoder,
@@ -212,7 +213,7 @@ def verify(
         environment=Environment.here(),
         verdicts=tuple(verdicts),
         levels=level_verdicts(judged, make, plan.examples, plan.seed),
-        detective=asked(make, plan, progress) if asks and plan.detects else None,
+        detective=asked(make, plan, concerned, progress) if concerned and plan.detects else None,
         seconds=round(time.perf_counter() - start, 3),
     )
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 from logitproof.properties.cli import HarnessError
-from logitproof.properties.detective import Answered, Examination, examined
+from logitproof.properties.detective import Answered, Examination, examined, rejudged
 from logitproof.properties.laws import Law
 
 from .batch import given
@@ -25,9 +29,12 @@ def concerns_detective(law: Law, part: Part) -> bool:
     return bool(law.levels) or given(part.case) is not None
 
 
-def asked(make: Make, plan: Plan, progress: Progress) -> Examination | None:
+def asked(
+    make: Make, plan: Plan, failing: Mapping[str, Any], progress: Progress
+) -> Examination | None:
     """What the decoder answers, as long as one answer may take; where a question is slow, longer.
 
+    Where other conventions explain it, the batches in which laws failed are judged by them too.
     None for the decoders shipped here, which follow the specification or are broken, and for
     answers in a file. Where processes were asked for, it is asked in one: it may end it.
     """
@@ -40,6 +47,11 @@ def asked(make: Make, plan: Plan, progress: Progress) -> Examination | None:
     else:
         progress(LABEL)
         found = _asked_elsewhere(plan)
+    if found.followed.changes:
+        progress(f"{LABEL}: the cases that fail")
+        batches = ((law, given(case)) for law, case in failing.items())
+        again = (rejudged(make, law, b, found.followed) for law, b in batches if b is not None)
+        found = replace(found, rejudged=tuple(batch for batch in again if batch is not None))
     progress("")
     return found
 
