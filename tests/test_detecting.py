@@ -329,6 +329,12 @@ def test_the_page_tells_each_answer_and_escapes_it(tmp_path: Path) -> None:
     assert ("<b><" in text, "&lt;b&gt;" in text) == (False, True)
 
 
+def test_the_page_tells_failing_cases(tmp_path: Path) -> None:
+    text = page(report_of(More, tmp_path), None)
+    assert "<td>logits of the case that fails truth.logits</td>" in text
+    assert text.count('class="chip bad">not explained<') == 1
+
+
 def match(ratio: float, **choices: str) -> Match:
     return Match(conventions=Conventions(**choices), distance=ratio / 100.0, ratio=ratio)
 

@@ -159,6 +159,13 @@ def _detective(found: Examination) -> Iterator[str]:
         yield f'<tr class="{kind}"><td><span class="chip {kind}">{word}</span></td>'
         yield f"<td>{escape(answer.question)}</td><td>{_explained(answer)}</td>"
         yield f'<td class="n">{answer.tried or ""}</td></tr>'
+    for batch in found.rejudged:
+        right = batch.followed <= 1.0
+        kind, word = (CLASSES[UNDECIDED], "another") if right else (CLASSES[FAILS], "not explained")
+        yield f'<tr class="{kind}"><td><span class="chip {kind}">{word}</span></td>'
+        yield f"<td>logits of the case that fails {escape(batch.law)}</td>"
+        yield f"<td>{escape(str(found.followed))}<p>error {batch.followed:.2g} of its bound; as"
+        yield f"specified, {batch.specified:.2g} of its bound</p></td><td></td></tr>"
     for probe in found.probes:
         yield f"<tr><td></td><td>{escape(probe.question)}</td><td>{escape(probe.answer)}"
         yield f"<p>specified: {escape(probe.specified)}</p></td><td></td></tr>"
