@@ -324,7 +324,7 @@ def test_the_page_tells_each_answer_and_escapes_it(tmp_path: Path) -> None:
         )
     )
     text = page(replace(report_of(Shaken, tmp_path), detective=found), None)
-    kinds = ('open">another', 'bad">not explained', 'bad">none', 'ok">as specified')
+    kinds = ('open">explained', 'bad">not explained', 'bad">none', 'ok">as specified')
     assert [text.count(f'class="chip {kind}<') for kind in kinds] == [1] * 4
     assert ("<b><" in text, "&lt;b&gt;" in text) == (False, True)
 

@@ -161,10 +161,13 @@ def _detective(found: Examination) -> Iterator[str]:
         yield f'<td class="n">{answer.tried or ""}</td></tr>'
     for batch in found.rejudged:
         right = batch.followed <= 1.0
-        kind, word = (CLASSES[UNDECIDED], "another") if right else (CLASSES[FAILS], "not explained")
+        kind, word = CLASSES[UNDECIDED if right else FAILS], "explained"
+        by = escape(str(found.followed))
+        if not right:
+            word, by = f"not {word}", f"not by {by}"
         yield f'<tr class="{kind}"><td><span class="chip {kind}">{word}</span></td>'
         yield f"<td>logits of the case that fails {escape(batch.law)}</td>"
-        yield f"<td>{escape(str(found.followed))}<p>error {batch.followed:.2g} of its bound; as"
+        yield f"<td>{by}<p>error {batch.followed:.2g} of its bound; as"
         yield f"specified, {batch.specified:.2g} of its bound</p></td><td></td></tr>"
     for probe in found.probes:
         yield f"<tr><td></td><td>{escape(probe.question)}</td><td>{escape(probe.answer)}"
@@ -177,7 +180,7 @@ def _kind(answer: Answered) -> tuple[str, str]:
         return CLASSES[FAILS], "none"
     if answer.explained:
         right = answer.as_specified
-        return (CLASSES[HOLDS], "as specified") if right else (CLASSES[UNDECIDED], "another")
+        return (CLASSES[HOLDS], "as specified") if right else (CLASSES[UNDECIDED], "explained")
     return CLASSES[FAILS], "not explained"
 
 
