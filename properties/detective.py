@@ -3,10 +3,13 @@
 One small decoder is loaded whose answers differ under every alternative. Its logits are compared
 with those of the scalar decoder under the specification, then under every single change of a
 convention, then under every pair; the nearest are judged by their own truth and derived bound.
+Whatever the decoder raises is an answer, and a slow one is asked no more than fits into its time.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -16,6 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from logitproof.properties.laws.levels import LAYOUTS, claimed
 from logitproof.properties.laws.protocol import DecoderUnderTest, Ids, Valid
 from logitproof.properties.scalar import C_LIBRARY, Config, Generator, Layout, initial_weights
 from logitproof.properties.scalar.conventions import (
@@ -25,14 +29,15 @@ from logitproof.properties.scalar.conventions import (
     SPECIFIED,
     Conventions,
     alternatives,
+    changed,
 )
 from logitproof.properties.scalar.foreign import Foreign, foreign_loss
 from logitproof.properties.truth import BINARY32, BINARY64, SAFETY, Answer, Format
 from logitproof.properties.truth.foreign import foreign_logits
 
 __all__ = [
-    "CONFIG", "QUESTIONS", "Answered", "Examination", "Match", "Probe", "Question", "answer_of",
-    "examined", "weights",
+    "CONFIG", "QUESTIONS", "Answered", "Examination", "Match", "Probe", "Question", "Rejudged",
+    "answer_of", "examined", "rejudged", "weights",
 ]  # fmt: skip
 
 Array: TypeAlias = NDArray[np.float64]
@@ -61,9 +66,10 @@ ELSEWHERE = {*LOSS, *CHUNKS, *PACKS, "kv_map", "head"}  # what one row of one se
 TEXT = (*(name for name in CHOICES if name not in ELSEWHERE), "mask")
 PAIRS = 2
 JUDGED = 3  # candidates, nearest first, that are held against their truth
-# Half of a single's digits: what lies nearer is worth no further change, and is judged anyway.
+# Half of a single's digits: what lies nearer is worth being judged.
 NEAR = 2.0**-12
 LOSS_ROUNDINGS = 64.0  # an nll of V = 11 has about 2 V of them, a mean of 6 no more than that again
+SHOWN = 300  # characters of what it raised
 FORMATS: Mapping[str, Format] = {"float64": BINARY64, "float32": BINARY32}
 
 
@@ -71,7 +77,7 @@ FORMATS: Mapping[str, Format] = {"float64": BINARY64, "float32": BINARY32}
 class Question:
     """A batch whose logits tell the named conventions apart.
 
-    needs:  the capability without which it is not asked
+    needs:  the claims without which it is not asked
     cached: cells that are the prompt of a session; the others come as one chunk, and the newest
             logits are the answer
     """
@@ -81,7 +87,7 @@ class Question:
     config: Config = CONFIG
     ids: Ids = field(default_factory=lambda: FULL)
     layout: Layout | None = None
-    needs: str | None = None
+    needs: tuple[str, ...] = ("forward",)
     cached: int | None = None
 
     @property
@@ -95,21 +101,29 @@ class Question:
 
 QUESTIONS = (
     Question(name="ordinary text", conventions=TEXT),
-    Question(name="packed and padded rows", conventions=PACKS, ids=PACKED, layout=LAYOUT),
-    Question(name="a chunk behind cached keys", conventions=CHUNKS, needs="decode", cached=2),
+    Question(
+        name="packed and padded rows",
+        conventions=PACKS,
+        ids=PACKED,
+        layout=LAYOUT,
+        needs=("forward", *LAYOUTS),
+    ),
+    Question(name="a chunk behind cached keys", conventions=CHUNKS, needs=("decode",), cached=2),
     Question(
         name="fewer key/value heads",
         conventions=("kv_map",),
         config=replace(CONFIG, model_width=16, heads=4, kv_heads=2),
-        needs="grouped-heads",
+        needs=("forward", "grouped-heads"),
     ),
     Question(
         name="a head of its own",
         conventions=("head",),
         config=replace(CONFIG, tied=False),
-        needs="untied-head",
+        needs=("forward", "untied-head"),
     ),
 )
+MEAN_LOSS = "mean loss"
+TIME_IS_UP = "not asked: the questions before took all the time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,11 +132,13 @@ class Match:
 
     distance: the largest difference, as a share of the largest logit
     ratio:    error / derived bound of the alternative; None where it was not judged
+    single:   error / the bound that a decoder in float32 would have; likewise
     """
 
     conventions: Conventions
     distance: float
     ratio: float | None = None
+    single: float | None = None
 
     @property
     def explains(self) -> bool:
@@ -164,11 +180,31 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rejudged:
+    """The logits of a batch in which a law failed, held against two truths: error / bound.
+
+    specified: by the specification
+    followed:  by the conventions that the decoder was found to follow
+    """
+
+    law: str
+    specified: float
+    followed: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """All answers and probes of one decoder."""
+    """All answers and probes of one decoder; of failing batches those with wrong logits."""
 
     answers: tuple[Answered, ...]
     probes: tuple[Probe, ...] = field(default=())
+    rejudged: tuple[Rejudged, ...] = field(default=())
+
+    @property
+    def followed(self) -> Conventions:
+        """What the explained answers say together, each by its nearest explanation."""
+        explained = (answer.explained[0] for answer in self.answers if answer.explained)
+        return changed(SPECIFIED, *(c for match in explained for c in match.conventions.changes))
 
     @property
     def as_specified(self) -> bool:
@@ -194,20 +230,47 @@ def _short(x: float) -> float:
     return round(x * SHORT) / SHORT
 
 
-def examined(make: Callable[[], DecoderUnderTest]) -> Examination:
+def examined(
+    make: Callable[[], DecoderUnderTest],
+    *,
+    seconds: float = math.inf,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Examination:
     """A fresh decoder for every question, so that no answer depends on an earlier one.
 
-    What one question has told is taken for granted in the next.
+    What one question has told is taken for granted in the next. After so many seconds no new
+    question is asked; each is announced.
     """
-    start, answers = SPECIFIED, list[Answered]()
-    able = make().capabilities
+    start, answers, until = SPECIFIED, list[Answered](), time.monotonic() + seconds
+    try:
+        subject = make()
+    except Exception as error:  # noqa: BLE001 - whatever a foreign decoder raises
+        return Examination(answers=(Answered(question="making one", refused=_raised(error)),))
     for question in QUESTIONS:
-        if question.needs is None or able.get(question.needs, False):
-            answers.append(_compared(make, question, start))
-            if answers[-1].explained:
-                start = answers[-1].explained[0].conventions
-    answers.append(_loss(make, start))
-    return Examination(answers=tuple(answers), probes=tuple(_probes(make)))
+        if not all(claimed(subject, name) for name in question.needs):
+            continue
+        progress(question.name)
+        answers.append(_in_time(until, question.name, _compared, make, question, start))
+        if answers[-1].explained:
+            start = answers[-1].explained[0].conventions
+    if claimed(subject, "forward") and claimed(subject, "loss"):
+        progress(MEAN_LOSS)
+        answers.append(_in_time(until, MEAN_LOSS, _loss, make, start))
+    probes = tuple(_probes(make, subject)) if time.monotonic() <= until else ()
+    return Examination(answers=tuple(answers), probes=probes)
+
+
+def _in_time(
+    until: float, question: str, ask: Callable[..., Answered], *arguments: Any
+) -> Answered:
+    if time.monotonic() > until:
+        return Answered(question=question, refused=TIME_IS_UP)
+    return ask(*arguments)
+
+
+def _raised(error: Exception) -> str:
+    words = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    return f"raised {words if len(words) <= SHOWN else f'{words[:SHOWN]}…'}"
 
 
 def _loaded(make: Callable[[], DecoderUnderTest], config: Config = CONFIG) -> Any:
@@ -244,18 +307,16 @@ def _compared(
         subject = _loaded(make, question.config)
         actual = _logits(subject, question)
     except Exception as error:  # noqa: BLE001 - whatever a foreign decoder raises
-        return Answered(question=name, refused=f"raised {type(error).__name__}: {error}")
+        return Answered(question=name, refused=_raised(error))
     if actual.shape != shape:
         seen = f"answered logits of shape {list(actual.shape)}, not {list(shape)}"
         return Answered(question=name, refused=seen)
     if not np.isfinite(actual[asked]).all():
         return Answered(question=name, refused="answered logits that are not finite")
     format = _format(subject)
-    found = _search(actual[asked], question, start)
-    near = [match for match in found[:JUDGED] if match.distance <= NEAR]
-    judged = [_judged(match, actual, question, format) for match in near] or found[:JUDGED]
-    explains = tuple(match for match in judged if match.explains)
-    return Answered(question=name, tried=len(found), matches=explains or tuple(judged))
+    tried, matches = _search(actual, question, start, format)
+    explains = tuple(match for match in matches if match.explains)
+    return Answered(question=name, tried=tried, matches=explains or tuple(matches))
 
 
 @cache
@@ -290,58 +351,114 @@ def _truth(question: Question, conventions: Conventions) -> Answer:
     )
 
 
-def _search(actual: Array, question: Question, start: Conventions) -> list[Match]:
-    """Nearest first; more changes are tried only while none with fewer comes near."""
-    largest, matches = float(np.abs(actual).max(initial=0.0)), list[Match]()
+def _search(
+    actual: Array, question: Question, start: Conventions, format: Format
+) -> tuple[int, list[Match]]:
+    """How many were tried, and the nearest of them.
+
+    More changes are tried only while nothing with fewer explains the answer.
+    """
+    answer = actual[question.asked]
+    largest, matches = float(np.abs(answer).max(initial=0.0)), list[Match]()
     tried = alternatives(question.conventions, PAIRS, start)
     for _, group in groupby(tried, key=lambda c: len(c.changes)):
         for conventions in group:
-            apart = float(np.abs(answer_of(question, conventions) - actual).max(initial=0.0))
+            with np.errstate(over="ignore"):
+                apart = float(np.abs(answer_of(question, conventions) - answer).max(initial=0.0))
             matches.append(Match(conventions=conventions, distance=apart / (largest or 1.0)))
         matches.sort(key=lambda match: match.distance)
-        if matches[0].distance <= NEAR:
+        for place, match in enumerate(matches[:JUDGED]):
+            if match.distance <= NEAR and match.ratio is None:
+                matches[place] = _judged(match, actual, question, format)
+        if any(match.explains for match in matches[:JUDGED]):
             break
-    return matches
+    return len(matches), matches[:JUDGED]
 
 
 def _judged(match: Match, actual: Array, question: Question, format: Format) -> Match:
     answer = _truth(question, match.conventions)
+    ratio, single = (_ratio(answer, actual, question.asked, of) for of in (format, BINARY32))
+    return replace(match, ratio=ratio, single=single)
+
+
+def _ratio(answer: Answer, actual: Array, asked: NDArray[np.bool_], format: Format) -> float:
+    """The largest error over its bound, of the cells asked for."""
     near, rest = answer.doubles
-    errors = np.abs((actual - near) - rest)[question.asked]
-    bounds = answer.roundings.bounds(format).reshape(actual.shape)[question.asked]
+    bounds = answer.roundings.bounds(format).reshape(actual.shape)[asked]
     with np.errstate(all="ignore"):
-        ratios = np.where(errors == 0.0, 0.0, errors / bounds)
-    return replace(match, ratio=float(ratios.max()))
+        errors = np.abs((actual - near) - rest)[asked]
+        return float(np.where(errors == 0.0, 0.0, errors / bounds).max())
+
+
+def rejudged(
+    make: Callable[[], DecoderUnderTest],
+    law: str,
+    batch: tuple[Config, Mapping[str, Any], Ids, Layout | None],
+    conventions: Conventions,
+) -> Rejudged | None:
+    """The logits of a batch, by the specification and by other conventions.
+
+    None where they are as specified, and where that cannot be told: what fails is something else.
+    """
+    config, given, ids, layout = batch
+    own = {name: np.array(value).tolist() for name, value in given.items()}
+    try:
+        subject: Any = make()
+        subject.load(config, own)
+        actual = np.asarray(subject.logits(ids, layout), dtype=np.float64)
+        answers = [foreign_logits(config, own, ids, layout, c) for c in (SPECIFIED, conventions)]
+        asked, format = np.array(ids) >= 0, _format(subject)
+        specified, followed = (_ratio(answer, actual, asked, format) for answer in answers)
+    except Exception:  # noqa: BLE001 - whatever a foreign decoder raises, or truth overflows
+        return None
+    if not (1.0 < specified < math.inf and followed < math.inf):
+        return None
+    return Rejudged(law=law, specified=specified, followed=followed)
 
 
 def _loss(make: Callable[[], DecoderUnderTest], start: Conventions) -> Answered:
-    """The mean of a packed batch in which not every active cell counts."""
-    question = "mean loss"
+    """The mean of a batch, packed where that is claimed, in which not every active cell counts."""
     try:
         subject = _loaded(make)
-        actual = float(subject.loss_and_gradients(PACKED, TARGETS, LAYOUT, VALID)[0])
-        logits = np.asarray(subject.logits(PACKED, LAYOUT), dtype=np.float64)
+        packs = all(claimed(subject, name) for name in LAYOUTS)
+        rows, layout = (len(PACKED), LAYOUT) if packs else (len(FULL), None)
+        valid, targets = VALID[:rows], TARGETS[:rows]
+        actual = float(subject.loss_and_gradients(PACKED[:rows], targets, layout, valid)[0])
+        logits = np.asarray(subject.logits(PACKED[:rows], layout), dtype=np.float64)
+        counted = logits.reshape(rows, len(FULL[0]), CONFIG.vocabulary_size)[np.array(valid)]
     except Exception as error:  # noqa: BLE001 - whatever a foreign decoder raises
-        return Answered(question=question, refused=f"raised {type(error).__name__}: {error}")
-    if not (np.isfinite(actual) and np.isfinite(logits[np.array(VALID)]).all()):
-        return Answered(question=question, refused=f"answered {actual!r}, logits not all finite")
-    format = _format(subject)
-    largest = float(np.abs(logits[np.array(VALID)]).max())
+        return Answered(question=MEAN_LOSS, refused=_raised(error))
+    if not (np.isfinite(actual) and np.isfinite(counted).all()):
+        return Answered(question=MEAN_LOSS, refused=f"answered {actual!r}, logits not all finite")
+    format, largest = _format(subject), float(np.abs(counted).max())
     # From the decoder's own logits: the loss has a question of its own.
-    matches = []
-    for conventions in alternatives(LOSS, PAIRS, start):
-        value = float(foreign_loss(C_LIBRARY, logits.tolist(), TARGETS, VALID, conventions))
-        apart = abs(value - actual)
-        bound = SAFETY * LOSS_ROUNDINGS * format.unit * (abs(value) + largest)
-        matches.append(
-            Match(conventions=conventions, distance=apart / abs(value), ratio=apart / bound)
-        )
+    values = {
+        conventions: float(foreign_loss(C_LIBRARY, logits.tolist(), targets, valid, conventions))
+        for conventions in alternatives(LOSS, PAIRS, start)
+    }
+    matches = [_loss_match(c, value, actual, largest, format) for c, value in values.items()]
     matches.sort(key=lambda m: m.distance)
     explains = tuple(m for m in matches if m.explains)
-    return Answered(question=question, tried=len(matches), matches=explains or (matches[0],))
+    return Answered(question=MEAN_LOSS, tried=len(matches), matches=explains or (matches[0],))
 
 
-def _probes(make: Callable[[], DecoderUnderTest]) -> Iterator[Probe]:
+def _loss_match(
+    conventions: Conventions, value: float, actual: float, largest: float, format: Format
+) -> Match:
+    apart = abs(value - actual)
+
+    def ratio(of: Format) -> float:
+        return apart / (SAFETY * LOSS_ROUNDINGS * of.unit * (abs(value) + largest))
+
+    return Match(
+        conventions=conventions,
+        distance=apart / abs(value),
+        ratio=ratio(format),
+        single=ratio(BINARY32),
+    )
+
+
+def _probes(make: Callable[[], DecoderUnderTest], subject: DecoderUnderTest) -> Iterator[Probe]:
     nothing = [[False] * 5] * 2
 
     def empty_loss() -> Any:
@@ -350,10 +467,16 @@ def _probes(make: Callable[[], DecoderUnderTest]) -> Iterator[Probe]:
     def inactive() -> Any:
         return np.asarray(_loaded(make).logits(PACKED, LAYOUT), dtype=np.float64)[1, 3:]
 
-    yield Probe(question="a loss over nothing", answer=_told(empty_loss), specified="refused")
-    yield Probe(
-        question="logits of cells that read no key", answer=_told(inactive), specified="finite"
-    )
+    if not all(claimed(subject, name) for name in LAYOUTS):
+        return
+    if claimed(subject, "loss"):
+        yield Probe(question="a loss over nothing", answer=_told(empty_loss), specified="refused")
+    if claimed(subject, "forward"):
+        yield Probe(
+            question="logits of cells that read no key",
+            answer=_told(inactive),
+            specified="finite",
+        )
 
 
 def _told(ask: Callable[[], Any]) -> str:
@@ -362,7 +485,7 @@ def _told(ask: Callable[[], Any]) -> str:
     except ValueError as error:
         return f"refused: {error}"
     except Exception as error:  # noqa: BLE001 - whatever a foreign decoder raises
-        return f"raised {type(error).__name__}: {error}"
+        return _raised(error)
     if np.isnan(values).any():
         return "NaN"
     if not np.isfinite(values).all():

@@ -40,7 +40,8 @@ class ForeignSubject:
     def load(self, config: Config, weights: Mapping[str, Any]) -> None:
         """A decoder over copies of the weights."""
         self.config = config
-        self.weights = {n: v if isinstance(v[0], list) else [v] for n, v in weights.items()}
+        rows = {name: np.array(value).tolist() for name, value in weights.items()}
+        self.weights = {n: v if isinstance(v[0], list) else [v] for n, v in rows.items()}
 
     def logits(self, ids: Ids, layout: Layout | None = None) -> NDArray[np.float64]:
         """[B, T, V]"""

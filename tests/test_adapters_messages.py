@@ -236,3 +236,33 @@ def test_every_kind_has_a_form_and_every_claim_a_level_or_call() -> None:
     kinds = {kind for call in CALLS.values() for kind in (*call.arguments.values(), call.result)}
     assert kinds == set(FORMS)
     assert set(LEVELS) < set(CARRIED)
+
+
+BATCH = {"ids": CASE.ids, "targets": CASE.targets, "layout": CASE.layout, "valid": CASE.valid}
+ASKED: dict[str, dict[str, Any]] = {
+    "echo": {"value": SPECIAL},
+    "load": {"config": CASE.config, "weights": WEIGHTS},
+    "logits": {"ids": CASE.ids, "layout": CASE.layout},
+    "loss_and_gradients": BATCH,
+    "cached": {"steps": [("prefill", [3, 1]), ("decode", [2])]},
+    "taps": {"ids": CASE.ids, "layout": None},
+}
+OF_ARRAYS = ("dtype", "shape", "hex")
+
+
+@pytest.mark.parametrize("call", ["hello", *ASKED])
+def test_a_request_needs_no_json_reader(call: str) -> None:
+    line = hello_line("0") if call == "hello" else request_line("0", call, ASKED[call], "hex")
+    keys = re.findall(r'"([^"]+)":', line)
+    once = [key for key in keys if key not in OF_ARRAYS]
+    assert re.search(r"[\s\\]", line.removesuffix("\n")) is None
+    assert len(once) == len({*once})
+    assert [key for key in keys if key in OF_ARRAYS] == [*OF_ARRAYS] * line.count('"dtype"')
+    assert once[:2] == ["id", "call"]
+
+
+@pytest.mark.parametrize("call", ASKED)
+def test_keys_stand_in_the_order_of_the_page(call: str) -> None:
+    message = parsed(request_line("0", call, ASKED[call], "hex"))
+    (row,) = (row for row in told("calls") if row[0] == f"`{call}`")
+    assert [*message][2:] == re.findall(r"`(\w+)`", row[1])

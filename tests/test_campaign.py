@@ -16,6 +16,7 @@ import pytest
 
 from logitproof.properties import cli, laws
 from logitproof.properties.cli import HarnessError
+from logitproof.properties.detected import NONE
 from logitproof.properties.subjects import CoreSubject
 from logitproof.properties.verify.command import verify
 from logitproof.properties.verify.jobs import DEATHS, processes
@@ -132,6 +133,8 @@ def test_workers_find_a_failure_and_it_lands_in_the_shared_folder(
     assert [path.name for path in (own / "shared").iterdir()] == [
         "decoder.prefix-causality.replay.json"
     ]
+    facts = json.loads((own / "facts.json").read_text("utf-8"))
+    assert facts["conventions"]["comes_to"] == NONE
 
 
 @needs_dask

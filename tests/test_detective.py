@@ -166,7 +166,7 @@ def test_the_command_tells_it_in_words_and_facts(
     code = cli.main(["detect", "--decoder", "mine:halves", "--json", "facts.json"])
     text = " ".join(capsys.readouterr().out.split())
     assert code == 1
-    assert "Other conventions explain it: pairs: halves." in text
+    assert "It follows pairs: halves, not adjacent (RoPE turns features i and i + d_h/2)." in text
     facts = json.loads(Path("facts.json").read_text())
     assert facts["answers"][0]["matches"][0]["conventions"] == {"pairs": "halves"}
 

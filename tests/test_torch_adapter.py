@@ -9,7 +9,9 @@ import pytest
 
 from logitproof.properties import laws
 from logitproof.properties.adapters import framework_reported, torch_module
+from logitproof.properties.detected import FOLLOWS, NONE, detected
 from logitproof.properties.detective import examined
+from logitproof.properties.scalar.conventions import CHOICES
 from logitproof.properties.verify.divergence import divergence
 from logitproof.properties.verify.shrinking import finding
 
@@ -22,6 +24,23 @@ CASES = 25  # those of the profile quick
 STAGED = [name for name, fault in torch_faults.FAULTS.items() if fault.stage is not None]
 # What float64 tells from float32 alone, and positions or constants that float32 nearly forgives.
 DOUBLE_ALONE = {"norm-in-single", "softmax-in-single", "loss-in-single", "epsilon-fixed"}
+
+# Planted faults that are conventions of other decoders, as the detective names them.
+CONVENTIONS = {
+    "embeddings-times-root": "embedding: root",
+    "epsilon-outside-root": "epsilon: outside",
+    "norm-subtracts-mean": "centre: mean",
+    "gain-plus-one": "gain: one-plus",
+    "pairs-by-halves": "pairs: halves",
+    "turned-right": "turn: right",
+    "base-hard-coded": "base: 10000",
+    "frequency-by-model-width": "exponent: 2i/D",
+    "scale-missing": "scale: 1",
+    "residual-after-norm": "residual: normed",
+    "gelu": "activation: gelu",
+    "chunk-mask-top-left": "chunk_mask: top-left",
+    "mean-of-row-means": "mean: rows",
+}
 
 
 def first_failing(law: laws.Law, fault: Any, dtype: str = "float64") -> Any:
@@ -63,6 +82,23 @@ def test_enough_faults_are_planted_and_staged() -> None:
 def test_the_detective_finds_the_specification_in_it(name: str) -> None:
     examination = examined(torch_module.named(name))
     assert [a.question for a in examination.answers if not a.as_specified] == []
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("name", "change"), CONVENTIONS.items())
+def test_a_fault_that_is_a_convention_is_named(name: str, change: str, dtype: str) -> None:
+    found = detected(examined(lambda: torch_faults.FAULTS[name].subject(dtype)))
+    specified = next(iter(CHOICES[change.partition(":")[0]]))
+    assert found.word == FOLLOWS
+    assert found.sentence.startswith(f"It follows {change}, not {specified} (")
+    assert found.sentence.count(", not ") == 1
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("name", ["keys-for-values", "logits-capped", "softmax-over-queries"])
+def test_a_fault_that_is_none_is_explained_by_none(name: str) -> None:
+    assert detected(examined(torch_faults.FAULTS[name].subject)).word == NONE
 
 
 @pytest.mark.parametrize("case", framework_reported.PROBES)

@@ -27,7 +27,7 @@ class Hello:
 
 def hello_line(id_: str) -> str:
     """The question."""
-    return json.dumps({"id": id_, "call": HELLO, "protocol": FORMAT}) + "\n"
+    return json.dumps({"id": id_, "call": HELLO, "protocol": FORMAT}, separators=(",", ":")) + "\n"
 
 
 def read_hello(message: Mapping[str, Any]) -> Hello:

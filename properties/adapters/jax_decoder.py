@@ -23,6 +23,7 @@ __all__ = ["CHOICES", "JaxSession", "JaxSubject", "named"]
 
 CHOICES: Mapping[str, tuple[str, ...]] = {"dtype": ("float64", "float32")}
 CLAIMS: Mapping[str, bool] = {
+    "taps": True,
     "decode": True,
     "grouped-heads": True,
     "untied-head": True,
@@ -32,7 +33,10 @@ Cache = dict[int, tuple[Any, Any]]  # layer -> keys and values, [1, H_kv, S, d_h
 
 
 class JaxSubject:
-    """One function of weights and batch, traced for its gradient."""
+    """One function of weights and batch, traced for its gradient; a method a formula.
+
+    noted: where what lies between is kept, if it is wanted
+    """
 
     capabilities = CLAIMS
 
@@ -40,6 +44,7 @@ class JaxSubject:
         self.jax: Any = importlib.import_module("jax")
         self.numpy: Any = importlib.import_module("jax.numpy")
         self.dtype = dtype
+        self.noted: dict[str, Any] | None = None
         self.conventions: Mapping[str, str] = {"functions": "c-library", "dtype": dtype}
 
     def load(self, config: Config, weights: Mapping[str, Any]) -> None:
@@ -79,6 +84,15 @@ class JaxSubject:
             gradients = {name: np.array(slopes[name]) for name in self.weights}
             return np.array(value)[()], gradients
 
+    def taps(self, ids: Ids, layout: Layout | None = None) -> Arrays:
+        """What lies between ids and logits."""
+        self.noted = {}
+        try:
+            self.logits(ids, layout)
+            return dict(self.noted)
+        finally:
+            self.noted = None
+
     def session(self) -> JaxSession:
         """Cached decoding of one text."""
         return JaxSession(self)
@@ -92,13 +106,22 @@ class JaxSubject:
         cache: Cache | None = None,
     ) -> Any:
         """[B, T, V]; new keys and values go into the cache."""
-        x = weights["token_embedding.weight"][tokens]
+        x = self.note("embeddings", self.embeddings(weights, tokens))
         for layer in range(self.config.layers):
-            x = self._block(weights, layer, x, positions, visible, cache)
-        head = weights["token_embedding.weight" if self.config.tied else "head.weight"]
-        return self._norm(x, weights["final_norm.gain"]) @ head.T
+            x = self.block(weights, layer, x, positions, visible, cache)
+        hidden = self.note("hidden", self.norm(x, weights["final_norm.gain"]))
+        return self.note("logits", self.head(weights, hidden))
 
-    def _block(
+    def embeddings(self, weights: Mapping[str, Any], tokens: Any) -> Any:
+        """[B, T, D]"""
+        return weights["token_embedding.weight"][tokens]
+
+    def head(self, weights: Mapping[str, Any], hidden: Any) -> Any:
+        """Logits by the table, or by the head's own matrix where there is one."""
+        name = "token_embedding.weight" if self.config.tied else "head.weight"
+        return hidden @ weights[name].T
+
+    def block(
         self,
         weights: Mapping[str, Any],
         layer: int,
@@ -107,41 +130,46 @@ class JaxSubject:
         visible: Any,
         cache: Cache | None,
     ) -> Any:
+        """Attention, then the gated feed-forward part, each added to what it read."""
+
         def weight(name: str) -> Any:
             return weights[f"blocks.{layer}.{name}"]
 
-        jnp = self.numpy
-        normed = self._norm(x, weight("attention_norm.gain"))
+        def note(name: str, value: Any) -> Any:
+            return self.note(f"blocks.{layer}.{name}", value)
+
+        normed = note("attention_norm", self.norm(x, weight("attention_norm.gain")))
         query, key, value = (
-            self._heads(normed @ weight(f"attention.{name}.weight"))
+            self.heads(normed @ weight(f"attention.{name}.weight"))
             for name in ("query", "key", "value")
         )
-        query, key = self._turned(query, positions), self._turned(key, positions)
-        if cache is not None:
-            if layer in cache:
-                old_keys, old_values = cache[layer]
-                key = jnp.concatenate([old_keys, key], axis=2)
-                value = jnp.concatenate([old_values, value], axis=2)
-            cache[layer] = key, value
-        groups = self.config.heads // (self.config.kv_heads or self.config.heads)
-        key, value = jnp.repeat(key, groups, axis=1), jnp.repeat(value, groups, axis=1)
-        scores = query @ key.swapaxes(2, 3) * self.config.head_width**-0.5
-        probabilities = self.jax.nn.softmax(jnp.where(visible, scores, -np.inf), axis=-1)
-        mix = (probabilities @ value).swapaxes(1, 2)
-        x = x + mix.reshape(*x.shape) @ weight("attention.output.weight")
-        normed = self._norm(x, weight("ffn_norm.gain"))
-        gate, up = normed @ weight("ffn.gate.weight"), normed @ weight("ffn.up.weight")
-        return x + (self.jax.nn.silu(gate) * up) @ weight("ffn.down.weight")
+        note("query_unrotated", query)
+        note("key_unrotated", key)
+        query = note("query", self.turned(query, positions))
+        key = note("key", self.turned(key, positions))
+        note("value", value)
+        key, value = self._joined(layer, key, value, cache)
+        mix = note("mix", self.mixed(query, key, value, visible, note)).swapaxes(1, 2)
+        attended = mix.reshape(*x.shape) @ weight("attention.output.weight")
+        x = note("attention_residual", self.added(x, normed, attended))
+        normed = note("ffn_norm", self.norm(x, weight("ffn_norm.gain")))
+        gate = note("gate", normed @ weight("ffn.gate.weight"))
+        up = note("up", normed @ weight("ffn.up.weight"))
+        product = note("product", self.gated(gate, up))
+        return note("output", self.added(x, normed, product @ weight("ffn.down.weight")))
 
-    def _norm(self, x: Any, gain: Any) -> Any:
+    def norm(self, x: Any, gain: Any) -> Any:
+        """gain * x / sqrt(mean(x^2) + eps)"""
         mean = (x * x).mean(axis=-1, keepdims=True)
         return gain * (x / self.numpy.sqrt(mean + self.config.rms_epsilon))
 
-    def _heads(self, projected: Any) -> Any:
+    def heads(self, projected: Any) -> Any:
+        """[B, T, H d_h] -> [B, H, T, d_h]"""
         B, T, _ = projected.shape
         return projected.reshape(B, T, -1, self.config.head_width).swapaxes(1, 2)
 
-    def _turned(self, x: Any, positions: Any) -> Any:
+    def turned(self, x: Any, positions: Any) -> Any:
+        """Features 2i and 2i + 1 turned by position times base^(-2i / d_h)."""
         jnp, d_h = self.numpy, self.config.head_width
         exponents = -jnp.arange(0, d_h, 2, dtype=self.dtype) / d_h
         frequencies = jnp.asarray(self.config.rope_base, dtype=self.dtype) ** exponents
@@ -149,6 +177,48 @@ class JaxSubject:
         cos, sin, first, second = jnp.cos(angles), jnp.sin(angles), x[..., 0::2], x[..., 1::2]
         pairs = jnp.stack([first * cos - second * sin, first * sin + second * cos], axis=-1)
         return pairs.reshape(x.shape)
+
+    def _joined(self, layer: int, key: Any, value: Any, cache: Cache | None) -> tuple[Any, Any]:
+        """All keys and values, the new ones last; they are those of the next chunk too."""
+        if cache is None:
+            return key, value
+        if layer in cache:
+            old_keys, old_values = cache[layer]
+            key = self.numpy.concatenate([old_keys, key], axis=2)
+            value = self.numpy.concatenate([old_values, value], axis=2)
+        cache[layer] = key, value
+        return key, value
+
+    def mixed(self, query: Any, key: Any, value: Any, visible: Any, note: Any) -> Any:
+        """[B, H, T, d_h]: values by the softmax of the scaled scores of the visible keys."""
+        jnp = self.numpy
+        groups = self.config.heads // (self.config.kv_heads or self.config.heads)
+        key, value = jnp.repeat(key, groups, axis=1), jnp.repeat(value, groups, axis=1)
+        scores = query @ key.swapaxes(2, 3) * self.scale()
+        note("scores", jnp.where(visible, scores, 0.0))
+        return note("probabilities", self.softmax(scores, visible)) @ value
+
+    def scale(self) -> float:
+        """1 / sqrt(d_h)"""
+        return float(self.config.head_width**-0.5)
+
+    def softmax(self, scores: Any, visible: Any) -> Any:
+        """Over the visible keys; 0 elsewhere."""
+        return self.jax.nn.softmax(self.numpy.where(visible, scores, -np.inf), axis=-1)
+
+    def gated(self, gate: Any, up: Any) -> Any:
+        """silu(gate) * up"""
+        return self.jax.nn.silu(gate) * up
+
+    def added(self, x: Any, normed: Any, branch: Any) -> Any:  # noqa: ARG002 - a fault reads it
+        """The residual: what was read before the norm, and the branch."""
+        return x + branch
+
+    def note(self, name: str, value: Any) -> Any:
+        """The value; kept too where taps are wanted."""
+        if self.noted is not None:
+            self.noted[name] = np.array(value)
+        return value
 
 
 class JaxSession(ChunkSession):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,11 +16,14 @@ from .remote import AdapterFault, Remote
 
 __all__ = ["PREFIXES", "messaged"]
 
-PREFIXES = ("exec:", "offline:")
+PREFIXES = ("exec:", "process:", "offline:")
+SERVER = "logitproof.properties.adapters.serve"
 
 
 def messaged(name: str, seconds: float) -> Callable[[], Remote] | None:
-    """For `exec:COMMAND` or `offline:DIR` what makes a decoder; None for another name.
+    """For `exec:COMMAND`, `process:NAME` or `offline:DIR` what makes a decoder; else None.
+
+    A process asks the Python decoder of that name as a program: ended when it is slow or dies.
 
     Raises UsageError for a command that cannot be started or does not speak the protocol, and for
     a folder without requests and answers that fit.
@@ -28,7 +33,9 @@ def messaged(name: str, seconds: float) -> Callable[[], Remote] | None:
         folder = read_folder(Path(rest))
         own = folder.manifest
         return offline_subject(folder.answers, own.capabilities, own.conventions)
-    if f"{kind}{colon}" != "exec:":
+    if f"{kind}{colon}" == "process:":
+        rest = shlex.join([sys.executable, "-m", SERVER, rest])
+    elif f"{kind}{colon}" != "exec:":
         return None
     try:
         return program_subjects(rest, Limits(seconds=seconds))

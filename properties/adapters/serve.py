@@ -1,4 +1,7 @@
-"""A Python decoder as a program: this module, run with the name of its factory."""
+"""A Python decoder as a program: this module, run with the name of its factory.
+
+Who asks has a limit of time of its own, and ends the process.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ from .arrays import Malformed, parsed
 from .calls import CARRIED, FORMAT, arguments_of, reply_line
 
 __all__ = ["answers"]
+
+A_DAY = 86_400.0  # seconds: no limit that anybody meets
 
 
 def answers(subject: Any, lines: Iterable[str], encoding: str = "base64") -> Iterator[str]:
@@ -51,6 +56,6 @@ def _failed(id_: str, key: str, words: str) -> str:
 
 
 if __name__ == "__main__":
-    for reply in answers(maker(sys.argv[1])(), sys.stdin):
+    for reply in answers(maker(sys.argv[1], A_DAY)(), sys.stdin):
         sys.stdout.write(reply)
         sys.stdout.flush()

@@ -10,6 +10,7 @@ __all__ = ["NAMES", "add_arguments", "run", "text_of"]
 NAMES = {
     "object": "templates-v1/object.py.txt",
     "program": "templates-v1/program.py.txt",
+    "program-c": "templates-v1/program.c.txt",
     "offline": "templates-v1/offline.py.txt",
     "protocol": "PROTOCOL.md",
 }

@@ -22,6 +22,7 @@ from logitproof.properties.adapters.known import Known, known_for, read_known
 from logitproof.properties.cli import UsageError
 from logitproof.properties.laws import Law
 
+from .detecting import asked, concerns_detective
 from .environment import Environment, check_subnormals
 from .files import check_place, write
 from .jobs import processes
@@ -68,8 +69,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--decoder",
         metavar="NAME",
         default="core",
-        help=f"{', '.join(SHIPPED)}, package.module:factory, or exec:COMMAND, a program that speaks"
-        " the protocol (default: %(default)s)",
+        help=f"{', '.join(SHIPPED)}, package.module:factory, process:package.module:factory, the"
+        " same in a process of its own, or exec:COMMAND, a program that speaks the protocol"
+        " (default: %(default)s)",
     )
     parser.add_argument(
         "--time-limit",
@@ -89,6 +91,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=_whole(0, SEEDS),
         help="draw other cases than the fixed ones; the same seed draws the same",
+    )
+    parser.add_argument(
+        "--no-detect",
+        dest="detects",
+        action="store_false",
+        help="where a law fails, do not ask which conventions your decoder follows",
     )
     add_outputs(parser)
 
@@ -191,10 +199,12 @@ def verify(
 ) -> Report:
     """Tries every law chosen, in order; the cases that fail go into the folder `replays`."""
     start = time.perf_counter()
-    verdicts = [
-        _verdict(law, missing, part, _kept(law, part, plan.decoder, replays), known)
-        for law, missing, part in tried(chosen, make, plan, progress)
-    ]
+    verdicts, concerned = list[Verdict](), dict[str, Any]()
+    for law, missing, part in tried(chosen, make, plan, progress):
+        replay = _kept(law, part, plan.decoder, replays)
+        verdicts.append(_verdict(law, missing, part, replay, known))
+        if verdicts[-1].verdict == FAILS and concerns_detective(law, part):
+            concerned[law.id] = part.case
     judged = zip(chosen.values(), verdicts, strict=True)
     return Report(
         subject=plan.decoder,
@@ -203,6 +213,7 @@ def verify(
         environment=Environment.here(),
         verdicts=tuple(verdicts),
         levels=level_verdicts(judged, make, plan.examples, plan.seed),
+        detective=asked(make, plan, concerned, progress) if concerned and plan.detects else None,
         seconds=round(time.perf_counter() - start, 3),
     )
 
@@ -231,6 +242,7 @@ def _plan(args: argparse.Namespace) -> Plan:
         jobs=args.jobs,
         scheduler=args.scheduler,
         seconds=args.time_limit,
+        detects=args.detects,
     )
 
 

@@ -8,10 +8,14 @@ from dataclasses import asdict
 from html import escape
 from itertools import groupby
 
+from logitproof.properties.detected import FOLLOWS, PARTLY, closeness, told
+from logitproof.properties.detective import Answered, Examination
+
 from .census import by_kind
 from .charts import CLASSES, heat_map, histogram, ratio_bar, strip, ulp_histogram
 from .matrix import KillMatrix
 from .report import (
+    CONVENTIONS,
     FAILS,
     HOLDS,
     KNOWN,
@@ -52,6 +56,9 @@ h3 + .wrap { margin-bottom: 18px; }
 .banner.ok { border-color: var(--ok); } .banner.ok > b { color: var(--ok); }
 .banner.bad { border-color: var(--bad); } .banner.bad > b { color: var(--bad); }
 .banner.open { border-color: var(--open); } .banner.open > b { color: var(--open); }
+.banner > p { margin: 0 0 14px; max-width: 90ch; font-size: 15.5px; }
+.banner > p.named { padding: 8px 12px; border: 1px solid var(--open); border-radius: 4px; }
+.banner > p.named b { color: var(--open); }
 .families { display: flex; flex-wrap: wrap; gap: 10px 26px; }
 div.family { display: grid; grid-template-columns: auto auto; gap: 2px 8px;
   justify-content: start; align-items: baseline; }
@@ -113,6 +120,10 @@ def _sections(report: Report, matrix: KillMatrix | None) -> Iterator[str]:
     sentence, verdict = conclusion(report)
     yield f"<h1>{escape(report.title)}</h1>"
     yield f'<div class="banner {CLASSES[verdict]}"><b>{escape(sentence)}</b>'
+    if report.conventions is not None:
+        named = ' class="named"' if report.conventions.word in (FOLLOWS, PARTLY) else ""
+        told_ = escape(report.conventions.sentence)
+        yield f"<p{named}><b>{CONVENTIONS}:</b> {told_}</p>"
     yield from _families(report.verdicts)
     yield "</div>"
     yield f'<p class="note">{escape(legend(report))}</p>'
@@ -121,6 +132,8 @@ def _sections(report: Report, matrix: KillMatrix | None) -> Iterator[str]:
         firsts = {_family(v): v for v in reversed(report.failed)}
         unfolded = [*firsts.values()][::-1][:UNFOLDED]
         yield from (_card(report, v, unfolded=v in unfolded) for v in report.failed)
+    if report.detective is not None:
+        yield from _detective(report.detective)
     yield "<h2>Laws</h2>"
     yield from _table(by_family(report.verdicts))
     yield from _histograms(report.verdicts)
@@ -131,6 +144,55 @@ def _sections(report: Report, matrix: KillMatrix | None) -> Iterator[str]:
     for name, fact in asdict(report.environment).items():
         yield f"<dt>{escape(LABELS.get(name, name))}</dt><dd>{escape(fact)}</dd>"
     yield "</dl>"
+
+
+def _detective(found: Examination) -> Iterator[str]:
+    """Question by question, what explains the answer; what is nearest, where nothing does."""
+    yield "<h2>Which conventions it follows</h2>"
+    yield '<p class="note">A small decoder whose answers differ under every convention, compared'
+    yield "with the scalar decoder under each of them, alone and in pairs; what is near is held to"
+    yield "its own derived bound. What one answer tells is taken for granted in the next.</p>"
+    yield "<table><tr><th>its answer is</th><th>asked</th><th>explained by</th>"
+    yield '<th class="n">tried</th></tr>'
+    for answer in found.answers:
+        kind, word = _kind(answer)
+        yield f'<tr class="{kind}"><td><span class="chip {kind}">{word}</span></td>'
+        yield f"<td>{escape(answer.question)}</td><td>{_explained(answer)}</td>"
+        yield f'<td class="n">{answer.tried or ""}</td></tr>'
+    for batch in found.rejudged:
+        right = batch.followed <= 1.0
+        kind, word = CLASSES[UNDECIDED if right else FAILS], "explained"
+        by = escape(str(found.followed))
+        if not right:
+            word, by = f"not {word}", f"not by {by}"
+        yield f'<tr class="{kind}"><td><span class="chip {kind}">{word}</span></td>'
+        yield f"<td>logits of the case that fails {escape(batch.law)}</td>"
+        yield f"<td>{by}<p>error {batch.followed:.2g} of its bound; as"
+        yield f"specified, {batch.specified:.2g} of its bound</p></td><td></td></tr>"
+    for probe in found.probes:
+        yield f"<tr><td></td><td>{escape(probe.question)}</td><td>{escape(probe.answer)}"
+        yield f"<p>specified: {escape(probe.specified)}</p></td><td></td></tr>"
+    yield "</table>"
+
+
+def _kind(answer: Answered) -> tuple[str, str]:
+    if answer.refused is not None:
+        return CLASSES[FAILS], "none"
+    if answer.explained:
+        right = answer.as_specified
+        return (CLASSES[HOLDS], "as specified") if right else (CLASSES[UNDECIDED], "explained")
+    return CLASSES[FAILS], "not explained"
+
+
+def _explained(answer: Answered) -> str:
+    """What explains it; the nearest, where nothing does."""
+    if answer.refused is not None:
+        return escape(answer.refused)
+    nearest = "" if answer.explained else "nearest: "
+    return "".join(
+        f"{nearest}{escape(told(match))}<p>{escape(closeness(match))}</p>"
+        for match in answer.matches
+    )
 
 
 def by_family(verdicts: Sequence[Verdict]) -> list[Verdict]:

@@ -9,11 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from logitproof.properties.detected import FOLLOWS, PARTLY, Detected, detected, facts
+from logitproof.properties.detective import Examination
 from logitproof.properties.laws.ulps import EDGES, Counts
 
 from .environment import Environment
 
 __all__ = [
+    "CONVENTIONS",
     "FAILS",
     "HOLDS",
     "KNOWN",
@@ -36,6 +39,7 @@ SHORT = {NOT_APPLICABLE: "n/a", KNOWN: "known", UNEXPECTED: "PASSES"}  # where a
 COLOURS = {HOLDS: "32", FAILS: "1;31", UNDECIDED: "1;33", NOT_APPLICABLE: "33",
            KNOWN: "33", UNEXPECTED: "1;31"}  # fmt: skip
 DIM = "2"
+CONVENTIONS = "Conventions"
 HUNDREDS = 100.0  # from here on only how many digits a ratio has is told
 IN_FULL = 3  # failures told part by part on a screen; of the others what was found, and how again
 WIDE = 110  # columns from which a statement stands beside its law
@@ -88,7 +92,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Everything that one run found; `levels` says what became of each level."""
+    """Everything that one run found.
+
+    levels:     what became of each level
+    detective:  what the decoder answered when it was asked for its conventions
+    """
 
     subject: str
     profile: str
@@ -97,6 +105,12 @@ class Report:
     verdicts: tuple[Verdict, ...]
     seconds: float
     levels: Mapping[str, str] = field(default_factory=dict)
+    detective: Examination | None = None
+
+    @property
+    def conventions(self) -> Detected | None:
+        """What the detective's questions come to."""
+        return None if self.detective is None else detected(self.detective)
 
     @property
     def applicable(self) -> tuple[Verdict, ...]:
@@ -147,6 +161,7 @@ class Report:
             "ulp_edges": list(EDGES),
             "laws": laws,
             "levels": dict(self.levels),
+            "conventions": None if self.detective is None else facts(self.detective),
             "holds": self.holds,
             "seconds": self.seconds,
         }
@@ -248,8 +263,19 @@ def lines(report: Report, *, width: int, colour: bool) -> Iterator[str]:
     yield ""
     if len(report.failed) > 1:
         yield from textwrap.wrap(f"Fail: {', '.join(_failing_families(report))}.", width)
+    if report.conventions is not None:
+        yield from _conventions(report.conventions, width, colour=colour)
     sentence, verdict_word = conclusion(report)
     yield _painted(sentence, COLOURS[verdict_word], colour=colour)
+
+
+def _conventions(found: Detected, width: int, *, colour: bool) -> Iterator[str]:
+    """It stands out where it names something."""
+    label = f"{CONVENTIONS}:"
+    first, *rest = textwrap.wrap(f"{label} {found.sentence}", width, break_on_hyphens=False)
+    code = COLOURS[UNDECIDED] if found.word in (FOLLOWS, PARTLY) else DIM
+    yield _painted(label, code, colour=colour) + first[len(label) :]
+    yield from rest
 
 
 def _parts(verdict: Verdict) -> list[str]:

@@ -38,6 +38,7 @@ class Plan:
     scheduler: the address of a Dask scheduler whose workers do it in their place
     seconds:   that one answer may take
     shrinks:   whether a failing case can be made smaller, which takes new questions
+    detects:   whether a decoder that fails is asked which conventions it follows
     """
 
     decoder: str
@@ -47,6 +48,7 @@ class Plan:
     scheduler: str | None = None
     seconds: float = SECONDS
     shrinks: bool = True
+    detects: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,7 @@ def _foreign(name: str, seconds: float) -> Make:
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         known = ", ".join(SHIPPED)
-        forms = "module:factory, exec:COMMAND, offline:DIR"
+        forms = "module:factory, process:module:factory, exec:COMMAND, offline:DIR"
         raise UsageError(f"--decoder {name}: neither one of {known} nor {forms}")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
