@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["OPTIONS", "pytest_addoption", "pytest_configure", "pytest_report_header"]
 
 OPTIONS = {
-    "decoder": ("NAME", None, "package.module:factory, process:the same, exec:COMMAND or offline:DIR"),
+    "decoder": ("NAME", None, "package.module:factory, process:..., exec:COMMAND or offline:DIR"),
     "profile": ("NAME", "quick", "quick, ci or soak: how many cases a law is tried on"),
     "law": ("GLOB", "*", "only the laws whose id matches"),
     "seed": ("N", None, "draw other cases than the fixed ones"),
