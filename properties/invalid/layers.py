@@ -56,6 +56,8 @@ embedding = Boundary(
     ),
 )
 
+SHAPES = {"negative size", "2**64 ids", "shape of no axis", "shape of two axes"}
+
 lookup = Boundary(
     name="Embedding.forward",
     order=refuses(Embedding.forward),
@@ -132,7 +134,7 @@ lookup = Boundary(
     ),
     apart=(
         Apart("four flat integers nest", {"nested ids"}, {"one id more", "float id"}),
-        Apart("one shape is given", {"negative size", "2**64 ids", "shape of no axis"}),
+        Apart("one shape is given", SHAPES),
     ),
     unreachable={Code.RELEASED_OPERAND: "the table is a parameter, and leaves are not released"},
 )
