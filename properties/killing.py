@@ -1,22 +1,33 @@
-"""The kill matrix: each law tried on the core with each fault planted, one process per fault."""
+"""The kill matrix: each law tried with each fault planted, one process per fault."""
 
 from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from logitproof.core.kernels import ORDERED, Kernel
 from logitproof.properties import faults, laws
 
+from .foreign_subject import ForeignSubject
 from .subjects import CoreSubject
+from .textbook import TextbookSubject
 
-__all__ = ["Kill", "Matrix", "Pairs", "declared", "every", "family", "rows", "subject_of"]
+__all__ = [
+    "CORE", "SUBJECTS", "Kill", "Matrix", "Pairs", "declared", "every", "family", "rows",
+    "subject_of",
+]  # fmt: skip
 
-FORMS: Mapping[str, Kernel | None] = {"steps": None, "fused": ORDERED}
+CORE: Mapping[str, Kernel | None] = {"steps": None, "fused": ORDERED}
+SUBJECTS: Mapping[str, Callable[[], laws.DecoderUnderTest]] = {
+    **{form: partial(CoreSubject, kernel) for form, kernel in CORE.items()},
+    "textbook": TextbookSubject,
+    "foreign": ForeignSubject,
+}
 
 FORMAT = "logitproof-kills-v1"
 Pairs = Mapping[str, Sequence[str]]  # fault -> laws
@@ -160,9 +171,9 @@ def _cell(fault: str, law: str, examples: int) -> Kill:
     )
 
 
-def subject_of(fault: str) -> CoreSubject:
-    """The form of the core that the fault is planted in."""
-    return CoreSubject(kernel=FORMS[faults.REGISTRY[fault].form])
+def subject_of(fault: str) -> laws.DecoderUnderTest:
+    """A decoder of the form that the fault is planted in."""
+    return SUBJECTS[faults.REGISTRY[fault].form]()
 
 
 def _margin(outcome: laws.Outcome) -> float | None:

@@ -1,4 +1,4 @@
-"""Wrong implementations that the laws must catch, planted into the core from outside."""
+"""Wrong implementations that the laws must catch, planted into shipped decoders from outside."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from .positions import FAULTS as POSITIONS
 from .roundings import FAULTS as ROUNDINGS
 from .rows import FAULTS as ROWS
 from .sessions import FAULTS as SESSIONS
+from .sharing import FAULTS as SHARING
 from .tapes import FAULTS as TAPES
 from .texts import FAULTS as TEXTS
 from .values import FAULTS as VALUES
@@ -37,6 +38,7 @@ _ALL = (
     *GRADCHECKS,
     *ADMISSIONS,
     *FUSIONS,
+    *SHARING,
 )
 
 REGISTRY: Mapping[str, Fault] = MappingProxyType({f.id: f for f in _ALL})

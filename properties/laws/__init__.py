@@ -8,6 +8,7 @@ from .functions import LAWS as FUNCTIONS
 from .fused import LAWS as FUSED
 from .gather import LAWS as GATHER
 from .gradcheck import LAWS as GRADCHECK
+from .grouped import LAWS as GROUPED
 from .inputs import LAWS as INPUTS
 from .law import Finding, Law, Outcome
 from .lifetimes import LAWS as LIFETIMES
@@ -27,6 +28,7 @@ from .softmax import LAWS as SOFTMAX
 from .tape import LAWS as TAPE
 from .trace import LAWS as TRACE
 from .truth import LAWS as TRUTH
+from .untied import LAWS as UNTIED
 from .version import VERSION, digest_of
 
 __all__ = [
@@ -45,6 +47,8 @@ REGISTRY = registry(
     DECODER,
     TRUTH,
     CACHED,
+    GROUPED,
+    UNTIED,
     FUSED,
     SESSIONS,
     POISON,
