@@ -14,6 +14,7 @@ from logitproof.core.kernels import ORDERED, Kernel
 from logitproof.properties import faults, laws
 
 from .foreign_subject import ForeignSubject
+from .narrow_ops import NarrowSubject
 from .subjects import CoreSubject
 from .textbook import TextbookSubject
 
@@ -27,6 +28,8 @@ SUBJECTS: Mapping[str, Callable[[], laws.DecoderUnderTest]] = {
     **{form: partial(CoreSubject, kernel) for form, kernel in CORE.items()},
     "textbook": TextbookSubject,
     "foreign": ForeignSubject,
+    "narrow": NarrowSubject,
+    "narrow-once": partial(NarrowSubject, "float32"),
 }
 
 FORMAT = "logitproof-kills-v1"

@@ -83,7 +83,12 @@ MAY_IMPORT = {
     "properties.decoding": {"numpy", "core", "properties.interrupts"},
     "properties.machines": {*LAW_TOOLS, *MODEL_TOOLS},
     "properties.tape_machine": MODEL_TOOLS,
-    "properties.faults": {*LAW_TOOLS, *MODEL_TOOLS, "properties.textbook"},
+    "properties.faults": {
+        *LAW_TOOLS,
+        *MODEL_TOOLS,
+        "properties.narrow_ops",
+        "properties.textbook",
+    },
     "properties.subjects": COMMAND,
     "properties.chunks": set[str](),
     "properties.foreign_subject": {
@@ -103,6 +108,7 @@ MAY_IMPORT = {
         "properties.invalid",
         "properties.workspaces",
     },
+    "properties.narrow_ops": {"numpy"},
     "properties.textbook": {"numpy", "properties.scalar"},
     "properties.reordering": {"numpy", "properties.scalar", "properties.textbook"},
     "properties.leaning": {"properties.scalar", "properties.subjects"},
@@ -123,6 +129,7 @@ MAY_IMPORT = {
         "properties.faults",
         "properties.foreign_subject",
         "properties.laws",
+        "properties.narrow_ops",
         "properties.subjects",
         "properties.textbook",
     },
@@ -175,6 +182,7 @@ MAY_IMPORT = {
 FRAMEWORKS = {
     "properties.adapters.torch_model": {"torch"},
     "properties.adapters.torch_faults": {"torch"},
+    "properties.adapters.torch_operations": {"torch"},
 }
 LAZY = {("core.rounded", "mpmath"), ("core.exact", "mpmath")}  # undecided roundings are rare
 

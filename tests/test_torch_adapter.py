@@ -10,12 +10,14 @@ import pytest
 from logitproof.properties import laws
 from logitproof.properties.adapters import framework_reported, torch_module
 from logitproof.properties.detective import examined
+from logitproof.properties.narrow_ops import NarrowOps
 from logitproof.properties.verify.divergence import divergence
 from logitproof.properties.verify.shrinking import finding
 
 pytest.importorskip("torch", reason="PyTorch is an extra: tox -e torch")
 
 torch_faults: Any = importlib.import_module("logitproof.properties.adapters.torch_faults")
+torch_operations: Any = importlib.import_module("logitproof.properties.adapters.torch_operations")
 torch_model: Any = importlib.import_module("logitproof.properties.adapters.torch_model")
 VALUES = ("truth.logits", "truth.loss", "truth.gradients", "truth.cached-logits")
 SHARING = [
@@ -23,6 +25,7 @@ SHARING = [
     if law.id.startswith(("grouped.", "untied.")) and "row-bits" not in law.needs
 ]  # fmt: skip
 NAMES = ("float64", "float64_sdpa", "float64_sdpa_static", "float32", "float32_sdpa_static")
+NARROW = [law.id for law in laws.REGISTRY.values() if law.id.startswith(("float16.", "bfloat16."))]
 CASES = 25  # those of the profile quick
 STAGED = [name for name, fault in torch_faults.FAULTS.items() if fault.stage is not None]
 # What float64 tells from float32 alone, and positions or constants that float32 nearly forgives.
@@ -125,6 +128,20 @@ def test_the_detective_finds_the_specification_in_it(name: str) -> None:
 @pytest.mark.parametrize("name", ["float64_sdpa", "float32"])
 def test_a_reported_case_finds_nothing_in_it(name: str, case: str) -> None:
     assert framework_reported.PROBES[case](torch_module.named(name)) is None
+
+
+@pytest.mark.parametrize("law", NARROW)
+def test_its_single_operations_in_narrow_formats_are_within_their_bounds(law: str) -> None:
+    outcome = laws.REGISTRY[law](torch_operations.TorchNarrow(), CASES)
+    assert (outcome.difference, outcome.cases) == (None, CASES)
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("format", ["float16", "bfloat16"])
+def test_sums_kept_in_the_format_are_found_where_pytorch_declares_float32(format: str) -> None:
+    subject = torch_operations.TorchNarrow()
+    subject.narrow = lambda name: NarrowOps(name, "format")
+    assert not laws.REGISTRY[f"{format}.long-sums"](subject, CASES).holds
 
 
 def test_pytorch_is_imported_when_a_decoder_is_made() -> None:

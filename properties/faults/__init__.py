@@ -10,6 +10,7 @@ from .fusions import FAULTS as FUSIONS
 from .gradchecks import FAULTS as GRADCHECKS
 from .inputs import FAULTS as INPUTS
 from .mistakes import FAULTS as MISTAKES
+from .narrow import FAULTS as NARROW
 from .orders import FAULTS as ORDERS
 from .plans import FAULTS as PLANS
 from .positions import FAULTS as POSITIONS
@@ -39,6 +40,7 @@ _ALL = (
     *ADMISSIONS,
     *FUSIONS,
     *SHARING,
+    *NARROW,
 )
 
 REGISTRY: Mapping[str, Fault] = MappingProxyType({f.id: f for f in _ALL})

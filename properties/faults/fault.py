@@ -21,7 +21,8 @@ class Fault:
 
     form:   what it is planted in: the core's "steps", or its "fused" operations, which the laws of
             that family compare with the steps; where the core has not what it breaks, the
-            "textbook" or the "foreign" decoder, the scalar one's alternatives
+            "textbook" or the "foreign" decoder, the scalar one's alternatives, or the "narrow"
+            operations, "narrow-once" where they are rounded once
     kind:   "order" changes roundings alone; "mistake" changes what is computed
     source: where the mistake was seen, or its measured effect
     plant:  the right attributes -> the wrong ones, both in the order of `places`

@@ -12,6 +12,7 @@ from .grouped import LAWS as GROUPED
 from .inputs import LAWS as INPUTS
 from .law import Finding, Law, Outcome
 from .lifetimes import LAWS as LIFETIMES
+from .narrow import LAWS as NARROW
 from .norm import LAWS as NORM
 from .operations import LAWS as OPERATIONS
 from .plans import LAWS as PLANS
@@ -59,6 +60,7 @@ REGISTRY = registry(
     FUNCTIONS,
     ROUNDINGS,
     OPERATIONS,
+    NARROW,
     TAPE,
     TRACE,
     GRADCHECK,
