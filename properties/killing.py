@@ -143,7 +143,7 @@ def every(fault_ids: Iterable[str], law_ids: Sequence[str]) -> dict[str, list[st
 
 
 def rows(pairs: Pairs, *, examples: int, jobs: int = 1) -> Iterator[tuple[Kill, ...]]:
-    """One row per fault, in order."""
+    """One row per fault, in order: of the laws that concern the decoder that it is planted in."""
     if jobs == 1:
         yield from (_row(fault, some, examples) for fault, some in pairs.items())
         return
@@ -155,7 +155,9 @@ def rows(pairs: Pairs, *, examples: int, jobs: int = 1) -> Iterator[tuple[Kill, 
 
 
 def _row(fault: str, law_ids: Sequence[str], examples: int) -> tuple[Kill, ...]:
-    return tuple(_cell(fault, law, examples) for law in law_ids)
+    subject = subject_of(fault)
+    asked = (law for law in law_ids if not laws.REGISTRY[law].missing(subject))
+    return tuple(_cell(fault, law, examples) for law in asked)
 
 
 def _cell(fault: str, law: str, examples: int) -> Kill:

@@ -302,7 +302,9 @@ def test_what_has_no_decoder_refuses_to_be_one() -> None:
         NarrowSubject("double")
 
 
-def test_a_decoder_that_claims_no_such_operations_is_not_asked() -> None:
+def test_who_claims_operations_alone_is_asked_for_nothing_else() -> None:
     needs = {need for law in LAWS for need in law.missing(Judged(NarrowOps))}
     assert needs == set()
+    asked = [law.id for law in REGISTRY.values() if not law.missing(NarrowSubject())]
+    assert asked == [law.id for law in LAWS]
     assert {law.needs for law in LAWS} == {(f"operations:{name}",) for name in NAMES}

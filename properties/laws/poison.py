@@ -12,6 +12,7 @@ from .components import Components
 from .difference import Difference, doubles, first_difference
 from .drawn import answered, first
 from .law import Law
+from .levels import LAYOUTS
 from .precision import answered as as_doubles
 from .precision import dtype_of
 from .protocol import DecoderUnderTest
@@ -94,6 +95,7 @@ LAWS = (
         statement="Table rows that a document does not name, or names later, change no bit of its"
         " logits for the tokens it names, however large or small they are.",
         source="numerics.md section 12, inputs.md sections 5 and 8; cases: mask-full-row",
+        levels=("forward", *LAYOUTS),
         faults=("packed-segments-leak", "mask-off-by-one", "table-rows-share-one-scale"),
         cases=mixed_cases,
         check=answered(_table_rows),
