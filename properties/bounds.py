@@ -1,6 +1,7 @@
-"""Derived rounding bounds of single operations: how far a float64 result may lie from the truth.
+"""Derived rounding bounds of single operations: how far a result may lie from the truth.
 
-u = 2^-53 and eta = 2^-1075, half the smallest double. IEEE 754 rounds to nearest:
+u is half the spacing at 1 and eta half the smallest number: 2^-53 and 2^-1075 of doubles. IEEE 754
+rounds to nearest:
 
     fl(a + b) = (a + b)(1 + d)         |d| <= u; a sum that underflows is exact
     fl(a * b) = (a * b)(1 + d) + h     |h| <= eta; the same for a / b
@@ -10,10 +11,14 @@ Every bound is carried by a pair (value, error): the exact value of an intermedi
 a distance that its computed value keeps. The rules below are inequalities, not first-order
 estimates, so no safety factor is needed. They hold while nothing overflows, and for every order
 of additions. Pairs do not see that errors cancel; they are for single operations alone.
+
+Of narrow formats the rules know the largest number: what reads a result that may have overflowed
+has an error without a bound, and so has a sum whose terms may pass it in some order.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -28,6 +33,7 @@ Shape: TypeAlias = tuple[int, ...]
 U = mpmath.mpf(2) ** -53
 ETA = mpmath.mpf(2) ** -1075
 CORRECTLY_ROUNDED = 0.5  # ulp: what the core declares for exp, log and log1p
+WRITTEN_OUT = 2.0**20  # beyond it a form that does not shift loses too many digits to be one
 DIGITS = 120  # as the oracle's; the errors themselves need no more than a few
 
 
@@ -56,154 +62,267 @@ class Estimate:
         return [pair.value for pair in self.pairs]
 
 
-def gamma(n: int) -> Real:
-    """n u / (1 - n u): the relative error of n roundings in a row."""
-    return n * U / (1 - n * U)
-
-
 def exact(x: Any) -> Pair:
     """A double as it was given."""
     return Pair(mpmath.mpf(x), mpmath.mpf(0))
 
 
-def total(terms: Sequence[Pair]) -> Pair:
-    """The sum of n computed terms, in any order.
-
-    Each term meets at most n - 1 additions (adding to +0.0 is exact), so the sum of the
-    computed terms t + e is missed by g_(n-1) sum |t + e|:
-    error <= sum e + g_(n-1) sum (|t| + e). Higham 2002, (4.4). Two terms are one rounding.
-    """
-    if len(terms) == 2:
-        return plus(*terms)
-    value = mp.fsum(term.value for term in terms)
-    errors = mp.fsum(term.error for term in terms)
-    magnitude = mp.fsum(abs(term.value) for term in terms) + errors
-    return Pair(value, errors + gamma(max(len(terms) - 1, 0)) * magnitude)
+def _known(error: Real) -> Real:
+    """The error; infinite where nothing is known, as of 0 times what may have overflowed."""
+    return mp.inf if mp.isnan(error) else error
 
 
-def plus(a: Pair, b: Pair) -> Pair:
-    """a + b: one rounding of the sum, however large the terms were."""
-    value, carried = a.value + b.value, a.error + b.error
-    return Pair(value, carried + U * (abs(value) + carried))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How the results of one arithmetic are rounded; the defaults are those of the core.
 
-
-def minus(a: Pair, b: Pair) -> Pair:
-    """a - b: as a + (-b)."""
-    return plus(a, Pair(-b.value, b.error))
-
-
-def times(a: Pair, b: Pair) -> Pair:
-    """a * b: |(a + e)(b + f) - ab| <= |a| f + |b| e + e f, then one rounding."""
-    carried = abs(a.value) * b.error + abs(b.value) * a.error + a.error * b.error
-    return _rounded(a.value * b.value, carried)
-
-
-def over(a: Pair, b: Pair) -> Pair:
-    """a / b: |(a + e)/(b + f) - a/b| <= (e + |a/b| f) / (|b| - f), then one rounding."""
-    value = a.value / b.value
-    return _rounded(value, (a.error + abs(value) * b.error) / (abs(b.value) - b.error))
-
-
-def dot(left: Sequence[Pair], right: Sequence[Pair]) -> Pair:
-    """sum a b over n products in any order.
-
-    For given a and b this is g_n sum |a b| + n eta (1 + g_(n-1)): each product is rounded once
-    and meets at most n - 1 additions.
-    """
-    return total([times(a, b) for a, b in zip(left, right, strict=True)])
-
-
-def _rounded(value: Real, carried: Real) -> Pair:
-    """One rounding of a result that carries an error already."""
-    return Pair(value, carried + U * (abs(value) + carried) + ETA)
-
-
-class Functions:
-    """exp, log and log1p within a declared number of ulp.
-
-    An ulp of y is at most 2 u |y| while y is normal and 2 eta below; 0.5 ulp is one rounding.
+    unit, eta: of every rounding
+    ulps:      of exp, log and log1p; an ulp of y is at most 2 u |y| while y is normal and 2 eta
+               below, so that 0.5 ulp is one rounding
+    forms:     roundings granted to each operation: more than one cover its other textbook forms
+    largest:   the number beyond which results overflow; None where they are known not to
+    kept:      the rounding of what an operation hands out and its reverse rule may read again;
+               None where that is as wide as its steps
+    granted:   whether steps in other textbook forms are: a mean by 1/n; a softmax row's sum with
+               its maximum, in any order, and the logarithm of that; z - log-sum-exp while |z| stays
+               below 2^20; a reverse rule that reads p as exp(log p); 1/(1 + exp(-x)) for every x,
+               which is 0 where that overflows
     """
 
-    def __init__(self, ulps: float = CORRECTLY_ROUNDED) -> None:
-        self.roundings = mpmath.mpf(ulps) * 2
+    unit: Real = U
+    eta: Real = ETA
+    ulps: float = CORRECTLY_ROUNDED
+    forms: int = 1
+    largest: Real | None = None
+    kept: Rules | None = None
+    granted: bool = False
+
+    def gamma(self, n: int) -> Real:
+        """n u / (1 - n u): the relative error of n roundings in a row; infinite for too many."""
+        return n * self.unit / (1 - n * self.unit) if n * self.unit < 1 else mp.inf
+
+    def total(self, terms: Sequence[Pair]) -> Pair:
+        """The sum of n computed terms, in any order.
+
+        Each term meets at most n - 1 additions (adding to +0.0 is exact), so the sum of the
+        computed terms t + e is missed by g_(n-1) sum |t + e|:
+        error <= sum e + g_(n-1) sum (|t| + e). Higham 2002, (4.4). Two terms are one rounding.
+        """
+        if len(terms) == 1:
+            return terms[0]
+        if len(terms) == 2:
+            return self.plus(*terms)
+        read = [self._read(term) for term in terms]
+        value = mp.fsum(term.value for term in read)
+        errors = mp.fsum(term.error for term in read)
+        magnitude = mp.fsum(abs(term.value) for term in read) + errors
+        roundings = len(terms) + self.forms - 2 if terms else 0
+        error = _known(errors + self.gamma(roundings) * magnitude)
+        lowest = min((t.value - t.error for t in read), default=0)
+        highest = max((t.value + t.error for t in read), default=0)
+        if self._overflows(magnitude) and lowest < 0 < highest:  # in some order it may
+            error = mp.inf
+        return Pair(value, error)
+
+    def plus(self, a: Pair, b: Pair) -> Pair:
+        """a + b: one rounding of the sum, however large the terms were."""
+        a, b = self._read(a), self._read(b)
+        value, carried = a.value + b.value, a.error + b.error
+        return Pair(value, carried + self.forms * self.unit * (abs(value) + carried))
+
+    def minus(self, a: Pair, b: Pair) -> Pair:
+        """a - b: as a + (-b)."""
+        return self.plus(a, Pair(-b.value, b.error))
+
+    def times(self, a: Pair, b: Pair) -> Pair:
+        """a * b: |(a + e)(b + f) - ab| <= |a| f + |b| e + e f, then one rounding."""
+        a, b = self._read(a), self._read(b)
+        carried = abs(a.value) * b.error + abs(b.value) * a.error + a.error * b.error
+        return self.rounded(a.value * b.value, carried, self.forms)
+
+    def over(self, a: Pair, b: Pair) -> Pair:
+        """a / b: |(a + e)/(b + f) - a/b| <= (e + |a/b| f) / (|b| - f), then one rounding."""
+        a, b = self._read(a), self._read(b)
+        if abs(b.value) <= b.error:
+            return Pair(a.value / b.value, mp.inf)
+        value = a.value / b.value
+        carried = (a.error + abs(value) * b.error) / (abs(b.value) - b.error)
+        return self.rounded(value, carried, self.forms)
+
+    def dot(self, left: Sequence[Pair], right: Sequence[Pair]) -> Pair:
+        """sum a b over n products in any order.
+
+        For given a and b this is g_n sum |a b| + n eta (1 + g_(n-1)): each product is rounded once
+        and meets at most n - 1 additions.
+        """
+        return self.total([self.times(a, b) for a, b in zip(left, right, strict=True)])
+
+    def root(self, x: Pair) -> Pair:
+        """|sqrt(x + e) - sqrt x| <= e / (2 sqrt(x - e)), the slope at the nearer end."""
+        x, value = self._read(x), mp.sqrt(x.value)
+        if x.value <= x.error:
+            return Pair(value, mp.inf)
+        return self.rounded(value, x.error / (2 * mp.sqrt(x.value - x.error)), self.forms)
 
     def exp(self, x: Pair) -> Pair:
         """|e^(x + e) - e^x| <= e^x (e^e - 1)."""
-        value = mp.exp(x.value)
-        return self._finished(value, value * mp.expm1(x.error))
+        x, value = self._read(x), mp.exp(x.value)
+        return self._function(value, value * mp.expm1(x.error))
 
     def log(self, x: Pair) -> Pair:
         """|ln(x + e) - ln x| <= e / (x - e), the slope at the nearer end."""
-        return self._finished(mp.log(x.value), x.error / (x.value - x.error))
+        x = self._read(x)
+        carried = x.error / (x.value - x.error) if x.value > x.error else mp.inf
+        return self._function(mp.log(x.value), carried)
 
     def log1p(self, x: Pair) -> Pair:
         """|ln(1 + x + e) - ln(1 + x)| <= e / (1 + x - e)."""
-        return self._finished(mp.log1p(x.value), x.error / (1 + x.value - x.error))
+        x = self._read(x)
+        carried = x.error / (1 + x.value - x.error) if 1 + x.value > x.error else mp.inf
+        return self._function(mp.log1p(x.value), carried)
 
-    def _finished(self, value: Real, carried: Real) -> Pair:
-        return Pair(value, carried + self.roundings * (U * (abs(value) + carried) + ETA))
+    def rounded(self, value: Real, carried: Real, count: float = 1) -> Pair:
+        """A result that carries an error already, after so many roundings."""
+        carried = _known(carried)
+        return Pair(value, carried + count * (self.unit * (abs(value) + carried) + self.eta))
+
+    def stored(self, x: Pair) -> Pair:
+        """What is handed out; a number that no step has rounded is in the format already."""
+        return x if self.kept is None or not x.error else self.kept.rounded(*self._read(x))
+
+    def again(self, x: Pair) -> Pair:
+        """What a reverse rule reads of a value that was handed out."""
+        return (self.kept or self)._read(self.stored(x))
+
+    def _function(self, value: Real, carried: Real) -> Pair:
+        return self.rounded(value, carried, mpmath.mpf(self.ulps) * 2 + (self.forms - 1))
+
+    def _read(self, x: Pair) -> Pair:
+        """An operand, of which nothing is known where it may have overflowed."""
+        return Pair(x.value, mp.inf) if self.may_overflow(x) else x
+
+    def may_overflow(self, x: Pair) -> bool:
+        """Whether a computed number may pass the largest."""
+        return self._overflows(abs(x.value) + x.error)
+
+    def _overflows(self, magnitude: Real) -> bool:
+        return self.largest is not None and not magnitude <= self.largest
+
+
+CORE = Rules()
+
+
+def share(pair: Pair, actual: float, *, largest: Real, following: Real) -> float | None:
+    """Error over bound of one number in a format; above 1 it is wrong.
+
+    A result that surely passes `largest` must be infinite, one that does not reach `following`,
+    the number that would come next, must not. None where nothing is known.
+    """
+    with mp.workdps(DIGITS):
+        value, error = pair
+        if not mp.isfinite(error):
+            return None
+        overflowed = actual == (mp.inf if value > 0 else -mp.inf)
+        if abs(value) - error > largest:
+            return 0.0 if overflowed else math.inf
+        if overflowed and abs(value) + error >= following:
+            return 0.0
+        off = abs(mpmath.mpf(actual) - value) if math.isfinite(actual) else mp.inf
+        if not off:
+            return 0.0
+        return float(off / error) if error else math.inf
 
 
 # --- operations ------------------------------------------------------------------------------
 
 
-def forward(name: str, *arrays: Any, ulps: float = CORRECTLY_ROUNDED, **arguments: Any) -> Estimate:
+def forward(name: str, *arrays: Any, rules: Rules = CORE, **arguments: Any) -> Estimate:
     """The bound of an operation's value."""
     with mp.workdps(DIGITS):
         operands = [_read(array) for array in arrays]
-        if name in NONLINEAR:
-            return NONLINEAR[name](Functions(ulps), *operands, **arguments)[0]
+        if made := NONLINEAR.get(name) or COMPOSED.get(name):
+            return _stored(rules, made(rules, *operands, **arguments)[0])
         shape, links = LINEAR[name](*operands, **arguments)
         used = links[:1] if name in BILINEAR else links
-        terms = [(o, _product(coefficient, operand.pairs[i]))
+        terms = [(o, _product(rules, coefficient, operand.pairs[i]))
                  for each, operand in zip(used, operands, strict=False)
                  for o, i, coefficient in each]  # fmt: skip
-        return _mean(name, operands[0], arguments, _collected(shape, terms))
+        value = _collected(rules, shape, terms)
+        return _stored(rules, _mean(rules, name, operands[0], arguments, value))
 
 
 def contributions(
-    name: str,
-    upstream: Any,
-    *arrays: Any,
-    ulps: float = CORRECTLY_ROUNDED,
-    **arguments: Any,
+    name: str, upstream: Any, *arrays: Any, rules: Rules = CORE, **arguments: Any
 ) -> tuple[Estimate, ...]:
     """The bound of every operand's contribution, in operand order."""
     with mp.workdps(DIGITS):
         operands, u = [_read(array) for array in arrays], _read(upstream)
-        if name in NONLINEAR:
-            return (NONLINEAR[name](Functions(ulps), *operands, **arguments)[1](u),)
+        if made := NONLINEAR.get(name) or COMPOSED.get(name):
+            return (_stored(rules, made(rules, *operands, **arguments)[1](u)),)
         _, links = LINEAR[name](*operands, **arguments)
-        u = _mean(name, operands[0], arguments, u)
+        u = _mean(rules, name, operands[0], arguments, u)
         found = []
         for each, operand in zip(links, operands, strict=True):
-            terms = [(i, _product(coefficient, u.pairs[o])) for o, i, coefficient in each]
-            found.append(_collected(operand.shape, terms))
+            terms = [(i, _product(rules, coefficient, u.pairs[o])) for o, i, coefficient in each]
+            found.append(_stored(rules, _collected(rules, operand.shape, terms)))
         return tuple(found)
+
+
+def rms_norm(x: Any, gain: Any, *, epsilon: float, rules: Rules = CORE) -> Estimate:
+    """The bound of x / sqrt(mean(x^2) + epsilon) * gain over the last axis, step by step.
+
+    Not of the core's norm, which takes the root by log and exp. The gain may stand on either side;
+    before it the scaled row may be stored.
+    """
+    with mp.workdps(DIGITS):
+        operand, gains = _read(x), _read(gain)
+        pairs: list[Pair] = []
+        for row in _rows(operand, len(operand.shape) - 1):
+            cells = [operand.pairs[c] for c in row]
+            mean = rules.over(rules.dot(cells, cells), exact(len(cells)))
+            inverse = rules.over(ONE, rules.root(rules.plus(mean, exact(epsilon))))
+            scaled = [rules.stored(rules.times(cell, inverse)) for cell in cells]
+            pairs += [rules.times(v, g) for v, g in zip(scaled, gains.pairs, strict=True)]
+        return _stored(rules, Estimate(operand.shape, pairs))
+
+
+def _stored(rules: Rules, x: Estimate) -> Estimate:
+    return Estimate(x.shape, [rules.stored(pair) for pair in x.pairs])
 
 
 def _read(array: Any) -> Estimate:
     return Estimate(tuple(array.shape), [exact(x) for x in array.reshape(-1).tolist()])
 
 
-def _product(coefficient: Pair | None, x: Pair) -> Pair:
-    return x if coefficient is None else times(coefficient, x)
+def _product(rules: Rules, coefficient: Pair | None, x: Pair) -> Pair:
+    return x if coefficient is None else rules.times(coefficient, x)
 
 
-def _collected(shape: Shape, terms: Iterable[tuple[int, Pair]]) -> Estimate:
+def _collected(rules: Rules, shape: Shape, terms: Iterable[tuple[int, Pair]]) -> Estimate:
     """Each term in its cell, every cell summed."""
     cells: list[list[Pair]] = [[] for _ in _places(shape)]
     for cell, term in terms:
         cells[cell].append(term)
-    return Estimate(shape, [total(cell) for cell in cells])
+    return Estimate(shape, [rules.total(cell) for cell in cells])
 
 
-def _mean(name: str, operand: Estimate, arguments: dict[str, Any], x: Estimate) -> Estimate:
+def _mean(
+    rules: Rules, name: str, operand: Estimate, arguments: dict[str, Any], x: Estimate
+) -> Estimate:
     """The mean divides its sum, and its vjp the upstream, once by n."""
     if name != "mean":
         return x
     n = exact(operand.shape[arguments["axis"]])
-    return Estimate(x.shape, [over(pair, n) for pair in x.pairs])
+    means = [rules.over(pair, n) for pair in x.pairs]
+    if rules.granted:
+        by_share = [rules.times(pair, rules.over(ONE, n)) for pair in x.pairs]
+        means = [_wider(mean, other) for mean, other in zip(means, by_share, strict=True)]
+    return Estimate(x.shape, means)
+
+
+def _wider(written: Pair, other: Pair) -> Pair:
+    """Either form of one number."""
+    return Pair(written.value, max(written.error, other.error))
 
 
 def _places(shape: Shape) -> Iterator[Shape]:
@@ -330,20 +449,20 @@ Rule: TypeAlias = Callable[[Estimate], Estimate]
 ONE = exact(1)
 
 
-def _exp(f: Functions, a: Estimate) -> tuple[Estimate, Rule]:
-    y = Estimate(a.shape, [f.exp(x) for x in a.pairs])
-    return y, lambda u: _each(times, u, y)
+def _exp(r: Rules, a: Estimate) -> tuple[Estimate, Rule]:
+    y = Estimate(a.shape, [r.exp(x) for x in a.pairs])
+    return y, lambda u: _each(r.times, u, Estimate(y.shape, [r.again(x) for x in y.pairs]))
 
 
-def _log(f: Functions, a: Estimate) -> tuple[Estimate, Rule]:
-    return Estimate(a.shape, [f.log(x) for x in a.pairs]), lambda u: _each(over, u, a)
+def _log(r: Rules, a: Estimate) -> tuple[Estimate, Rule]:
+    return Estimate(a.shape, [r.log(x) for x in a.pairs]), lambda u: _each(r.over, u, a)
 
 
 def _each(rule: Callable[[Pair, Pair], Pair], a: Estimate, b: Estimate) -> Estimate:
     return Estimate(a.shape, [rule(x, y) for x, y in zip(a.pairs, b.pairs, strict=True)])
 
 
-def _silu(f: Functions, a: Estimate) -> tuple[Estimate, Rule]:
+def _silu(r: Rules, a: Estimate) -> tuple[Estimate, Rule]:
     """x * s and u * (s * (1 + x * (1 - s))), step by step.
 
     s = 1/(1 + e) or e/(1 + e) with e = exp(-|x|). For x >> 0 the rounding of s decides 1 - s,
@@ -352,17 +471,20 @@ def _silu(f: Functions, a: Estimate) -> tuple[Estimate, Rule]:
     """
     sigmoids = []
     for x in a.pairs:
-        e = f.exp(Pair(-abs(x.value), x.error))
-        sigmoids.append(over(ONE if x.value >= 0 else e, plus(ONE, e)))
+        e = r.exp(Pair(-abs(x.value), x.error))
+        sigmoid = r.over(ONE if x.value >= 0 else e, r.plus(ONE, e))
+        if r.granted and x.value < 0 and r.may_overflow(r.exp(Pair(-x.value, x.error))):
+            sigmoid = Pair(sigmoid.value, max(sigmoid.error, sigmoid.value))
+        sigmoids.append(sigmoid)
     s = Estimate(a.shape, sigmoids)
     slope = Estimate(
         a.shape,
         [
-            times(sigmoid, plus(ONE, times(x, minus(ONE, sigmoid))))
+            r.times(sigmoid, r.plus(ONE, r.times(x, r.minus(ONE, sigmoid))))
             for x, sigmoid in zip(a.pairs, sigmoids, strict=True)
         ],
     )
-    return _each(times, a, s), lambda u: _each(times, u, slope)
+    return _each(r.times, a, s), lambda u: _each(r.times, u, slope)
 
 
 class Row:
@@ -373,17 +495,20 @@ class Row:
     log(1 + tail) for log1p(tail) rounds once more, by u (1 + tail).
     """
 
-    def __init__(self, f: Functions, row: Sequence[Pair]) -> None:
+    def __init__(self, r: Rules, row: Sequence[Pair]) -> None:
         largest = max(range(len(row)), key=lambda c: row[c].value)
         self.maximum = row[largest]
-        self.shifted = [minus(z, self.maximum) for z in row]
-        self.exponentials = [f.exp(d) for d in self.shifted]
+        self.shifted = [r.minus(z, self.maximum) for z in row]
+        self.exponentials = [r.exp(d) for d in self.shifted]
         self.exponentials[largest] = ONE
         others = [e for c, e in enumerate(self.exponentials) if c != largest]
-        tail = total(others)
-        normalizer = plus(ONE, tail)
-        self.log_sum = f.log1p(tail)
-        self.probabilities = [over(e, normalizer) for e in self.exponentials]
+        tail = r.total(others)
+        normalizer, self.log_sum = r.plus(ONE, tail), r.log1p(tail)
+        if r.granted:
+            together = r.total(self.exponentials)
+            normalizer = _wider(normalizer, together)
+            self.log_sum = _wider(self.log_sum, r.log(together))
+        self.probabilities = [r.over(e, normalizer) for e in self.exponentials]
 
 
 def _rows(a: Estimate, axis: int) -> list[list[int]]:
@@ -404,53 +529,64 @@ def _scattered(shape: Shape, rows: list[list[int]], parts: Iterable[Sequence[Pai
     return Estimate(shape, pairs)
 
 
-def _log_softmax(f: Functions, a: Estimate, *, axis: int) -> tuple[Estimate, Rule]:
+def _log_softmax(r: Rules, a: Estimate, *, axis: int) -> tuple[Estimate, Rule]:
     """(z - m) - log1p(tail) and u - p * sum(u), step by step."""
     cells = _rows(a, axis)
-    rows = [Row(f, [a.pairs[c] for c in row]) for row in cells]
-    values = [[minus(d, row.log_sum) for d in row.shifted] for row in rows]
+    rows = [Row(r, [a.pairs[c] for c in row]) for row in cells]
+    values = [[r.minus(d, row.log_sum) for d in row.shifted] for row in rows]
+    if r.granted:
+        values = [
+            [_wider(v, r.minus(a.pairs[c], r.plus(row.maximum, row.log_sum)))
+             if max(abs(a.pairs[c].value), abs(row.maximum.value)) < WRITTEN_OUT else v
+             for c, v in zip(each, line, strict=True)]
+            for each, row, line in zip(cells, rows, values, strict=True)
+        ]  # fmt: skip
 
     def rule(u: Estimate) -> Estimate:
         parts = []
-        for each, row in zip(cells, rows, strict=True):
-            R = total([u.pairs[c] for c in each])
-            terms = zip(each, row.probabilities, strict=True)
-            parts.append([minus(u.pairs[c], times(p, R)) for c, p in terms])
+        for each, row, logs in zip(cells, rows, values, strict=True):
+            R = r.total([u.pairs[c] for c in each])
+            probabilities = row.probabilities
+            if r.granted:
+                pairs = zip(probabilities, logs, strict=True)
+                probabilities = [_wider(p, r.exp(r.again(v))) for p, v in pairs]
+            terms = zip(each, probabilities, strict=True)
+            parts.append([r.minus(u.pairs[c], r.times(p, R)) for c, p in terms])
         return _scattered(a.shape, cells, parts)
 
     return _scattered(a.shape, cells, values), rule
 
 
 def _sum_nll(
-    f: Functions, a: Estimate, *, axis: int, targets: Any, G: int = 1
+    r: Rules, a: Estimate, *, axis: int, targets: Any, G: int = 1
 ) -> tuple[Estimate, Rule]:
     """sum of (m - z_target) + log1p(tail), over G; (p - [target]) * (u / G), step by step."""
     cells = _rows(a, axis)
-    rows = [Row(f, [a.pairs[c] for c in row]) for row in cells]
+    rows = [Row(r, [a.pairs[c] for c in row]) for row in cells]
     chosen = _integers(targets)
     losses = [
-        plus(minus(row.maximum, a.pairs[each[t]]), row.log_sum)
+        r.plus(r.minus(row.maximum, a.pairs[each[t]]), row.log_sum)
         for each, row, t in zip(cells, rows, chosen, strict=True)
     ]
-    loss = total(losses)
+    loss = r.total(losses)
 
     def rule(u: Estimate) -> Estimate:
-        k = u.pairs[0] if G == 1 else over(u.pairs[0], exact(G))
+        k = u.pairs[0] if G == 1 else r.over(u.pairs[0], exact(G))
         parts = [
-            [times(minus(p, ONE) if c == t else p, k) for c, p in enumerate(row.probabilities)]
+            [r.times(r.minus(p, ONE) if c == t else p, k) for c, p in enumerate(row.probabilities)]
             for row, t in zip(rows, chosen, strict=True)
         ]
         return _scattered(a.shape, cells, parts)
 
-    return Estimate((), [loss if G == 1 else over(loss, exact(G))]), rule
+    return Estimate((), [loss if G == 1 else r.over(loss, exact(G))]), rule
 
 
-def _mean_nll(f: Functions, a: Estimate, *, axis: int, targets: Any) -> tuple[Estimate, Rule]:
-    return _sum_nll(f, a, axis=axis, targets=targets, G=len(_integers(targets)))
+def _mean_nll(r: Rules, a: Estimate, *, axis: int, targets: Any) -> tuple[Estimate, Rule]:
+    return _sum_nll(r, a, axis=axis, targets=targets, G=len(_integers(targets)))
 
 
 def _causal_softmax(
-    f: Functions, a: Estimate, *, range_starts: Any = None, lengths: Any = None
+    r: Rules, a: Estimate, *, range_starts: Any = None, lengths: Any = None
 ) -> tuple[Estimate, Rule]:
     """e / (1 + tail) and p * (u - sum(u p)) over the allowed keys, step by step."""
     T = a.shape[-1]
@@ -462,14 +598,23 @@ def _causal_softmax(
         for q, start in enumerate(starts)
         if q % T < active[q // T]
     ]
-    rows = [Row(f, [a.pairs[c] for c in each]).probabilities for each in cells]
+    return _probabilities(r, a, cells)
+
+
+def _softmax(r: Rules, a: Estimate, *, axis: int) -> tuple[Estimate, Rule]:
+    """The same over all keys."""
+    return _probabilities(r, a, _rows(a, axis))
+
+
+def _probabilities(r: Rules, a: Estimate, cells: list[list[int]]) -> tuple[Estimate, Rule]:
+    rows = [Row(r, [a.pairs[c] for c in each]).probabilities for each in cells]
 
     def rule(u: Estimate) -> Estimate:
         parts = []
         for each, row in zip(cells, rows, strict=True):
-            upstream = [u.pairs[c] for c in each]
-            w = dot(upstream, row)
-            parts.append([times(p, minus(x, w)) for x, p in zip(upstream, row, strict=True)])
+            upstream, again = [u.pairs[c] for c in each], [r.again(p) for p in row]
+            w = r.dot(upstream, again)
+            parts.append([r.times(p, r.minus(x, w)) for x, p in zip(upstream, again, strict=True)])
         return _scattered(a.shape, cells, parts)
 
     return _scattered(a.shape, cells, rows), rule
@@ -479,3 +624,6 @@ NONLINEAR: dict[str, Callable[..., tuple[Estimate, Rule]]] = {
     "exp": _exp, "log": _log, "silu": _silu, "log_softmax": _log_softmax,
     "causal_softmax": _causal_softmax, "indexed_mean_nll": _mean_nll, "indexed_sum_nll": _sum_nll,
 }  # fmt: skip
+
+# Single operations that the core composes of others.
+COMPOSED: dict[str, Callable[..., tuple[Estimate, Rule]]] = {"softmax": _softmax}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from .laws.regimes import (
@@ -30,10 +32,28 @@ def regimes(*, overflowing: bool = False) -> st.SearchStrategy[Regime]:
     return st.builds(Regime, **{name: st.sampled_from(c) for name, c in choices.items()})
 
 
+@st.composite
 def sizes(
-    *, max_B: int = 2, max_T: int = 4, max_V: int = 6, max_L: int = 2
-) -> st.SearchStrategy[Sizes]:
-    """B = T = L = H = 1 at the plainest."""
+    draw: st.DrawFn,
+    *,
+    max_B: int = 2,
+    max_T: int = 4,
+    max_V: int = 6,
+    max_L: int = 2,
+    sharing: bool = False,
+) -> Sizes:
+    """B = T = L = H = 1 at the plainest.
+
+    sharing: up to three heads read each key/value head, and the head may have its own matrix
+    """
+    plain = draw(_plain_sizes(max_B, max_T, max_V, max_L))
+    if not sharing:
+        return plain
+    sharers, tied = draw(st.integers(1, 3)), draw(st.booleans())
+    return replace(plain, heads=sharers * plain.heads, kv_heads=plain.heads, tied=tied)
+
+
+def _plain_sizes(max_B: int, max_T: int, max_V: int, max_L: int) -> st.SearchStrategy[Sizes]:
     return st.builds(
         Sizes,
         B=st.integers(1, max_B),
@@ -59,10 +79,12 @@ def overrides(draw: st.DrawFn, *, names: tuple[str, ...], most: int = 3) -> tupl
 
 
 @st.composite
-def decoder_cases(draw: st.DrawFn, *, overflowing: bool = False) -> TruthCase:
+def decoder_cases(
+    draw: st.DrawFn, *, overflowing: bool = False, sharing: bool = False
+) -> TruthCase:
     """A decoder of few parameters, its weights by regime, seed and overrides, and a batch."""
     plain = case_of(
-        draw(sizes()),
+        draw(sizes(sharing=sharing)),
         draw(st.integers(0, 2**64 - 1)),
         draw(regimes(overflowing=overflowing)),
         epsilon=draw(st.sampled_from(EPSILONS)),

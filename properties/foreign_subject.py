@@ -18,13 +18,14 @@ __all__ = ["ForeignSession", "ForeignSubject"]
 
 
 class ForeignSubject:
-    """Logits, loss and sessions by the scalar decoder's alternatives; it has no gradients.
+    """Logits, loss and sessions by the scalar decoder's alternatives; it claims no gradients.
 
     Refuses: a convention or a choice that is none (ValueError)
     """
 
     capabilities: Mapping[str, bool] = {
         "decode": True,
+        "gradients": False,
         "grouped-heads": True,
         "untied-head": True,
     }

@@ -1,22 +1,36 @@
-"""The kill matrix: each law tried on the core with each fault planted, one process per fault."""
+"""The kill matrix: each law tried with each fault planted, one process per fault."""
 
 from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from logitproof.core.kernels import ORDERED, Kernel
 from logitproof.properties import faults, laws
 
+from .foreign_subject import ForeignSubject
+from .narrow_ops import NarrowSubject
 from .subjects import CoreSubject
+from .textbook import TextbookSubject
 
-__all__ = ["Kill", "Matrix", "Pairs", "declared", "every", "family", "rows", "subject_of"]
+__all__ = [
+    "CORE", "SUBJECTS", "Kill", "Matrix", "Pairs", "declared", "every", "family", "rows",
+    "subject_of",
+]  # fmt: skip
 
-FORMS: Mapping[str, Kernel | None] = {"steps": None, "fused": ORDERED}
+CORE: Mapping[str, Kernel | None] = {"steps": None, "fused": ORDERED}
+SUBJECTS: Mapping[str, Callable[[], laws.DecoderUnderTest]] = {
+    **{form: partial(CoreSubject, kernel) for form, kernel in CORE.items()},
+    "textbook": TextbookSubject,
+    "foreign": ForeignSubject,
+    "narrow": NarrowSubject,
+    "narrow-once": partial(NarrowSubject, "float32"),
+}
 
 FORMAT = "logitproof-kills-v1"
 Pairs = Mapping[str, Sequence[str]]  # fault -> laws
@@ -129,7 +143,7 @@ def every(fault_ids: Iterable[str], law_ids: Sequence[str]) -> dict[str, list[st
 
 
 def rows(pairs: Pairs, *, examples: int, jobs: int = 1) -> Iterator[tuple[Kill, ...]]:
-    """One row per fault, in order."""
+    """One row per fault, in order: of the laws that concern the decoder that it is planted in."""
     if jobs == 1:
         yield from (_row(fault, some, examples) for fault, some in pairs.items())
         return
@@ -141,7 +155,9 @@ def rows(pairs: Pairs, *, examples: int, jobs: int = 1) -> Iterator[tuple[Kill, 
 
 
 def _row(fault: str, law_ids: Sequence[str], examples: int) -> tuple[Kill, ...]:
-    return tuple(_cell(fault, law, examples) for law in law_ids)
+    subject = subject_of(fault)
+    asked = (law for law in law_ids if not laws.REGISTRY[law].missing(subject))
+    return tuple(_cell(fault, law, examples) for law in asked)
 
 
 def _cell(fault: str, law: str, examples: int) -> Kill:
@@ -160,9 +176,9 @@ def _cell(fault: str, law: str, examples: int) -> Kill:
     )
 
 
-def subject_of(fault: str) -> CoreSubject:
-    """The form of the core that the fault is planted in."""
-    return CoreSubject(kernel=FORMS[faults.REGISTRY[fault].form])
+def subject_of(fault: str) -> laws.DecoderUnderTest:
+    """A decoder of the form that the fault is planted in."""
+    return SUBJECTS[faults.REGISTRY[fault].form]()
 
 
 def _margin(outcome: laws.Outcome) -> float | None:

@@ -25,7 +25,7 @@ class ReorderedSubject(TextbookSubject):
     conventions: Mapping[str, str] = {"functions": "numpy", "products": "in drawn orders"}
 
     def __init__(self, seed: int) -> None:
-        super().__init__(Forms(keeps=seed % 2 == 0))
+        super().__init__(Forms(keeps=seed % 2 == 0, groups=("heads", "rows")[seed // 2 % 2]))
         self.generator = Generator(seed)
 
     def _times(self, *factors: Array) -> Array:
@@ -104,8 +104,7 @@ class ReorderedSubject(TextbookSubject):
             slopes = self._times(p, upstream - mean, root)
         else:
             slopes = p * (upstream - mean)
-            turned = slopes.transpose(0, 1, 3, 2)
             if self.generator.below(2):
-                return slopes @ (k * root), turned @ (q * root)
-            return slopes @ k * root, turned @ q * root
-        return slopes @ k, slopes.transpose(0, 1, 3, 2) @ q
+                return slopes @ (k * root), self._over_queries(slopes, q * root)
+            return slopes @ k * root, self._over_queries(slopes, q) * root
+        return slopes @ k, self._over_queries(slopes, q)

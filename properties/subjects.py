@@ -258,6 +258,8 @@ class ScalarSubject:
         "gradient-parts": True,
         "taps": True,
         "operation-values": True,
+        "grouped-heads": True,
+        "untied-head": True,
     }
 
     decoder: ScalarDecoder

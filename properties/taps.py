@@ -56,7 +56,7 @@ def scalar_taps(decoder: ScalarDecoder, ids: Ids, layout: Layout | None) -> dict
     for layer in range(decoder.config.layers):
         blocks = [row.blocks[layer] for row in rows]
         steps: dict[str, Any] = {
-            name: [[getattr(head, name) for head in block.heads] for block in blocks]
+            name: [[getattr(head, name) for head in _heads(block, name)] for block in blocks]
             for name in ("query", "key", "value")
         }
         for name in ("query", "key"):
@@ -87,10 +87,17 @@ def scalar_taps(decoder: ScalarDecoder, ids: Ids, layout: Layout | None) -> dict
 
 
 def _unrotated(decoder: ScalarDecoder, block: Block, name: str) -> Any:
-    """[H][T][d_h]: a projection of one row, before rotation."""
+    """[H][T][d_h], of keys [H_kv][T][d_h]: a projection of one row, before rotation."""
     weight = decoder.weights[f"{block.prefix}.attention.{name}.weight"]
     projected = times(decoder.arithmetic, block.norm.out, weight)
-    return [[cell[head.features] for cell in projected] for head in block.heads]
+    features = (head.features if name == "query" else head.shared for head in _heads(block, name))
+    return [[cell[own] for cell in projected] for own in features]
+
+
+def _heads(block: Block, name: str) -> list[Head]:
+    """All heads; of keys and values, the first that reads each."""
+    heads = {head.shared.start: head for head in reversed(block.heads)}
+    return block.heads if name == "query" else [heads[start] for start in sorted(heads)]
 
 
 def _scores(decoder: ScalarDecoder, head: Head, starts: Sequence[int]) -> list[list[Any]]:

@@ -31,6 +31,8 @@ class Forms:
     loss:     "log-softmax" minus (z - m - log sum) at the target, "log-sum-exp" lse - z
     silu:     "nested" s(1 + x(1 - s)), "sum" s + y(1 - s), "product" s(1 + x - y), y = x s
     keeps:    whether the reverse pass reads the forward's probabilities and sigmoids or its own
+    groups:   what heads owe to a key that they share: "heads", summed by each, then over them;
+              "rows", one product over the queries of all
     """
 
     norm: str = "reciprocal"
@@ -38,12 +40,17 @@ class Forms:
     loss: str = "log-softmax"
     silu: str = "nested"
     keeps: bool = True
+    groups: str = "heads"
 
 
 class TextbookSubject:
     """The textbook under test: [B, T, D] arrays, one expression per formula."""
 
-    capabilities: Mapping[str, bool] = {}
+    capabilities: Mapping[str, bool] = {
+        "grouped-heads": True,
+        "untied-head": True,
+        "row-bits": False,  # a BLAS product may round a row otherwise among other rows
+    }
     conventions: Mapping[str, str] = {"functions": "numpy"}
 
     def __init__(self, forms: Forms = Forms(), dtype: type[np.floating[Any]] = np.float64) -> None:
@@ -133,8 +140,21 @@ class TextbookSubject:
             x = block["out"]
         saved["final_in"] = x
         saved["hidden"] = self._norm(x, w["final_norm.gain"])
-        saved["logits"] = saved["hidden"] @ w["token_embedding.weight"].T
+        saved["logits"] = self._logits(saved["hidden"])
         return saved
+
+    def _logits(self, hidden: Array) -> Array:
+        return np.asarray(hidden @ self.weights[self._head].T)
+
+    @property
+    def _head(self) -> str:
+        """The matrix that gives the logits."""
+        return "token_embedding.weight" if self.config.tied else "head.weight"
+
+    def _logits_back(self, upstream: Array, hidden: Array, grads: Grads) -> Array:
+        """The slope by hidden; that by the head's matrix stands alone in `grads`."""
+        grads[self._head] = _outer(upstream, hidden)
+        return np.asarray(upstream @ self.weights[self._head])
 
     def _block(self, x: Array, prefix: str, saved: dict[str, Any]) -> dict[str, Any]:
         w = {name.removeprefix(prefix): value for name, value in self.weights.items()}
@@ -143,6 +163,7 @@ class TextbookSubject:
             self._split(n @ w[f"attention.{role}.weight"]) for role in ("query", "key", "value")
         )
         q, k = (_turned(part, *saved["turn"]) for part in (q, k))
+        k, v = self._shared(k), self._shared(v)
         p = self._probabilities(q, k, saved["mask"])
         mixed = _merged(p @ v)
         after = x + mixed @ w["attention.output.weight"]
@@ -158,7 +179,21 @@ class TextbookSubject:
 
     def _split(self, x: Array) -> Array:
         B, T, _ = x.shape
-        return x.reshape(B, T, self.config.heads, -1).transpose(0, 2, 1, 3)
+        return x.reshape(B, T, -1, self.config.head_width).transpose(0, 2, 1, 3)
+
+    @property
+    def _sharers(self) -> int:
+        """Query heads that read one key/value head."""
+        return self.config.heads // (self.config.kv_heads or self.config.heads)
+
+    def _shared(self, x: Array) -> Array:
+        """[B, H_kv, T, d_h] -> [B, H, T, d_h]: head h reads h // (H / H_kv)."""
+        return np.repeat(x, self._sharers, axis=1)
+
+    def _shared_back(self, upstream: Array) -> Array:
+        """The sum over the heads that read one: [B, H, T, d_h] -> [B, H_kv, T, d_h]."""
+        B, _, T, d_h = upstream.shape
+        return np.asarray(upstream.reshape(B, -1, self._sharers, T, d_h).sum(axis=2))
 
     def _probabilities(self, q: Array, k: Array, mask: NDArray[np.bool_]) -> Array:
         scores = self._scores(q, k)
@@ -170,16 +205,26 @@ class TextbookSubject:
         return np.asarray(q @ k.transpose(0, 1, 3, 2) / np.sqrt(q.shape[-1]))
 
     def _scores_back(self, q: Array, k: Array, p: Array, upstream: Array) -> tuple[Array, Array]:
-        """The slopes by q and by k, from those by the probabilities."""
+        """The slopes by q and by the keys that k repeats, from those by the probabilities."""
         mean = (upstream * p).sum(axis=-1, keepdims=True)
         slopes = p * (upstream - mean) / np.sqrt(q.shape[-1])
-        return slopes @ k, slopes.transpose(0, 1, 3, 2) @ q
+        return slopes @ k, self._over_queries(slopes, q)
+
+    def _over_queries(self, per_query: Array, other: Array) -> Array:
+        """[B, H, T, S] and [B, H, T, d_h] -> [B, H_kv, S, d_h]: the sum over queries and heads."""
+        if self.forms.groups == "rows":
+            B, H, T, S = per_query.shape
+            shape = (B, H // self._sharers, self._sharers * T)
+            per_query, other = per_query.reshape(*shape, S), other.reshape(*shape, -1)
+            return np.asarray(per_query.transpose(0, 1, 3, 2) @ other)
+        return self._shared_back(per_query.transpose(0, 1, 3, 2) @ other)
 
     def _backward(self, saved: dict[str, Any], upstream: Array) -> Grads:
         table = self.weights["token_embedding.weight"]
-        grads: Grads = {"token_embedding.weight": _outer(upstream, saved["hidden"])}
+        grads: Grads = {"token_embedding.weight": np.zeros_like(table)}
+        d_hidden = self._logits_back(upstream, saved["hidden"], grads)
         dx, grads["final_norm.gain"] = self._norm_back(
-            saved["final_in"], self.weights["final_norm.gain"], upstream @ table
+            saved["final_in"], self.weights["final_norm.gain"], d_hidden
         )
         for block in reversed(saved["blocks"]):
             dx = self._block_back(block, saved, dx, grads)
@@ -231,7 +276,7 @@ class TextbookSubject:
             p = self._probabilities(q, k, saved["mask"])
         grads[prefix + "output.weight"] = _outer(block["mixed"], upstream)
         d_mixed = self._split(upstream @ w["attention.output.weight"].T)
-        d_v = p.transpose(0, 1, 3, 2) @ d_mixed
+        d_v = self._over_queries(p, d_mixed)
         d_p = d_mixed @ v.transpose(0, 1, 3, 2)
         cosines, sines = saved["turn"]
         d_q, d_k = (_turned(d, cosines, -sines) for d in self._scores_back(q, k, p, d_p))

@@ -83,7 +83,12 @@ MAY_IMPORT = {
     "properties.decoding": {"numpy", "core", "properties.interrupts"},
     "properties.machines": {*LAW_TOOLS, *MODEL_TOOLS},
     "properties.tape_machine": MODEL_TOOLS,
-    "properties.faults": {*LAW_TOOLS, *MODEL_TOOLS},
+    "properties.faults": {
+        *LAW_TOOLS,
+        *MODEL_TOOLS,
+        "properties.narrow_ops",
+        "properties.textbook",
+    },
     "properties.subjects": COMMAND,
     "properties.chunks": set[str](),
     "properties.foreign_subject": {
@@ -110,6 +115,7 @@ MAY_IMPORT = {
         "properties.invalid",
         "properties.workspaces",
     },
+    "properties.narrow_ops": {"numpy"},
     "properties.textbook": {"numpy", "properties.scalar"},
     "properties.reordering": {"numpy", "properties.scalar", "properties.textbook"},
     "properties.leaning": {"properties.scalar", "properties.subjects"},
@@ -125,7 +131,15 @@ MAY_IMPORT = {
     "properties.refusals": {"core"},
     "properties.record_strategies": {"hypothesis", "core"},
     "properties.record_fuzz": {"core"},
-    "properties.killing": {"core", "properties.faults", "properties.laws", "properties.subjects"},
+    "properties.killing": {
+        "core",
+        "properties.faults",
+        "properties.foreign_subject",
+        "properties.laws",
+        "properties.narrow_ops",
+        "properties.subjects",
+        "properties.textbook",
+    },
     "properties.kill_table": {"properties.faults", "properties.killing"},
     "properties.mutants": {*COMMAND, "cosmic_ray"},
     "properties.fault_command": COMMAND,
@@ -175,6 +189,7 @@ MAY_IMPORT = {
 FRAMEWORKS = {
     "properties.adapters.torch_model": {"torch"},
     "properties.adapters.torch_faults": {"torch"},
+    "properties.adapters.torch_operations": {"torch"},
 }
 LAZY = {("core.rounded", "mpmath"), ("core.exact", "mpmath")}  # undecided roundings are rare
 

@@ -18,7 +18,9 @@ from logitproof.properties.laws.regimes import (
     Sizes,
     TruthCase,
     case_of,
+    grouped_cases,
     truth_cases,
+    untied_cases,
 )
 from logitproof.properties.laws.truth import LAWS, Compared, finding
 from logitproof.properties.leaning import LEANS, LeaningSubject
@@ -170,7 +172,8 @@ def leaning(lean: str, case: TruthCase) -> Finding:
 @pytest.mark.property
 @pytest.mark.parametrize("lean", LEANS)
 def test_roundings_that_all_lean_one_way_stay_within(lean: str) -> None:
-    cases = [c for c in truth_cases(25) if not c.truth.overflows]
+    drawn = (*truth_cases(25), *grouped_cases(13), *untied_cases(13))
+    cases = [c for c in drawn if not c.truth.overflows]
     found = [leaning(lean, case) for case in cases]
     assert [f.difference for f in found if f.difference] == []
     assert max(f.worst_ratio for f in found) > 0.02  # and the bound is used

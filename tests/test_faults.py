@@ -85,6 +85,18 @@ def test_a_family_of_laws_is_needed_by_a_fault_that_others_do_not_promise_to_see
     assert {name} in seen_by
 
 
+@pytest.mark.parametrize(
+    "fault", ["contraction-descending", "kv-heads-in-turn", "chunk-logits-by-table",
+              "narrow-truncated", "narrow-sums-in-format"]
+)  # fmt: skip
+def test_a_fault_is_tried_on_what_its_decoder_claims_alone(fault: str) -> None:
+    (row,) = rows(every([fault], list(LAWS)), examples=3)
+    tried = {kill.law for kill in row}
+    assert tried == {id_ for id_, law in LAWS.items() if not law.missing(subject_of(fault))}
+    assert {*REGISTRY[fault].killed_by} <= tried
+    assert [kill.law for kill in row if kill.crashed] == []
+
+
 @pytest.mark.slow
 def test_with_any_family_of_laws_switched_off_a_fault_survives() -> None:
     kills = [k for row in rows(every(REGISTRY, list(LAWS)), examples=6, jobs=2) for k in row]

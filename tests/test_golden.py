@@ -7,7 +7,7 @@ from logitproof.golden import check, load, run
 from logitproof.golden.load import Case
 from logitproof.properties.faults import REGISTRY
 from logitproof.properties.faults.fault import Fault
-from logitproof.properties.killing import FORMS
+from logitproof.properties.killing import CORE
 
 pytestmark = pytest.mark.golden
 
@@ -104,7 +104,7 @@ def test_at_least_25_single_roundings_are_changed() -> None:
 def test_a_changed_rounding_breaks_a_case_and_is_named(
     fault: Fault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "KERNEL", FORMS[fault.form])
+    monkeypatch.setattr(run, "KERNEL", CORE[fault.form])
     with fault:
         apart = [(case, d) for case in NUMERIC for d in check.against_core(case)]
     assert apart != []

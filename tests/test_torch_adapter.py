@@ -11,6 +11,7 @@ from logitproof.properties import laws
 from logitproof.properties.adapters import framework_reported, torch_module
 from logitproof.properties.detected import FOLLOWS, NONE, detected
 from logitproof.properties.detective import examined
+from logitproof.properties.narrow_ops import NarrowOps
 from logitproof.properties.scalar.conventions import CHOICES
 from logitproof.properties.verify.divergence import divergence
 from logitproof.properties.verify.shrinking import finding
@@ -18,8 +19,15 @@ from logitproof.properties.verify.shrinking import finding
 pytest.importorskip("torch", reason="PyTorch is an extra: tox -e torch")
 
 torch_faults: Any = importlib.import_module("logitproof.properties.adapters.torch_faults")
+torch_operations: Any = importlib.import_module("logitproof.properties.adapters.torch_operations")
+torch_model: Any = importlib.import_module("logitproof.properties.adapters.torch_model")
 VALUES = ("truth.logits", "truth.loss", "truth.gradients", "truth.cached-logits")
+SHARING = [
+    law.id for law in laws.REGISTRY.values()
+    if law.id.startswith(("grouped.", "untied.")) and "row-bits" not in law.needs
+]  # fmt: skip
 NAMES = ("float64", "float64_sdpa", "float64_sdpa_static", "float32", "float32_sdpa_static")
+NARROW = [law.id for law in laws.REGISTRY.values() if law.id.startswith(("float16.", "bfloat16."))]
 CASES = 25  # those of the profile quick
 STAGED = [name for name, fault in torch_faults.FAULTS.items() if fault.stage is not None]
 # What float64 tells from float32 alone, and positions or constants that float32 nearly forgives.
@@ -49,11 +57,62 @@ def first_failing(law: laws.Law, fault: Any, dtype: str = "float64") -> Any:
     return next((c for c in cases if finding(law, fault.subject(dtype), c)[1] is not None), None)
 
 
-@pytest.mark.parametrize("law", VALUES)
+@pytest.mark.parametrize("law", [*VALUES, *SHARING])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_plain_pytorch_decoder_has_true_values(name: str, law: str) -> None:
     outcome = laws.REGISTRY[law](torch_module.named(name)(), CASES)
     assert (outcome.difference, outcome.cases > 0) == (None, True)
+
+
+def tiled(self: Any, x: Any) -> Any:
+    """Key/value heads are shared in turn."""
+    return x.repeat(1, self.config.heads // x.shape[1], 1, 1)
+
+
+def first_alone(self: Any, x: Any) -> Any:
+    """The first head of a group alone hands a gradient back to what it shares."""
+    rest = x.detach().repeat_interleave(self.config.heads // x.shape[1], dim=1)
+    rest[:, :: self.config.heads // x.shape[1]] = x
+    return rest
+
+
+def by_table(self: Any, hidden: Any) -> Any:
+    """The embedding table gives the logits."""
+    return hidden @ self.weights["token_embedding.weight"].T
+
+
+def wrong(dtype: str, **methods: Any) -> Any:
+    """A decoder whose model has other methods."""
+    return torch_module.TorchSubject(dtype, model=type("Wrong", (torch_model.Model,), methods))
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    ("methods", "law"),
+    [
+        ({"shared": tiled}, "grouped.logits"),
+        ({"shared": tiled}, "grouped.gradients"),
+        ({"shared": tiled}, "grouped.cached-logits"),
+        ({"shared": first_alone}, "grouped.gradients"),
+        ({"head": by_table}, "untied.loss"),
+        ({"head": by_table}, "untied.gradients"),
+        ({"head": by_table}, "untied.cached-logits"),
+    ],
+)
+def test_a_fault_of_shared_heads_or_of_an_own_head_is_found(
+    methods: Any, law: str, dtype: str
+) -> None:
+    outcome = laws.REGISTRY[law](wrong(dtype, **methods), CASES)
+    assert not outcome.holds
+    assert not str(outcome.difference).startswith("raised")
+
+
+def test_a_fault_of_shared_heads_is_told_by_its_stage() -> None:
+    law = laws.REGISTRY["grouped.logits"]
+    case = next(c for c in law.cases(CASES) if c.config.kv_heads == 2)
+    stage = divergence(lambda: wrong("float64", shared=tiled), case)
+    assert str(stage).startswith("layer 0, attention scores")
 
 
 @pytest.mark.fault
@@ -105,6 +164,20 @@ def test_a_fault_that_is_none_is_explained_by_none(name: str) -> None:
 @pytest.mark.parametrize("name", ["float64_sdpa", "float32"])
 def test_a_reported_case_finds_nothing_in_it(name: str, case: str) -> None:
     assert framework_reported.PROBES[case](torch_module.named(name)) is None
+
+
+@pytest.mark.parametrize("law", NARROW)
+def test_its_single_operations_in_narrow_formats_are_within_their_bounds(law: str) -> None:
+    outcome = laws.REGISTRY[law](torch_operations.TorchNarrow(), CASES)
+    assert (outcome.difference, outcome.cases) == (None, CASES)
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("format", ["float16", "bfloat16"])
+def test_sums_kept_in_the_format_are_found_where_pytorch_declares_float32(format: str) -> None:
+    subject = torch_operations.TorchNarrow()
+    subject.narrow = lambda name: NarrowOps(name, "format")
+    assert not laws.REGISTRY[f"{format}.long-sums"](subject, CASES).holds
 
 
 def test_pytorch_is_imported_when_a_decoder_is_made() -> None:

@@ -8,6 +8,7 @@ import pytest
 from logitproof.properties import laws
 from logitproof.properties.adapters import framework_reported, transformers_llama
 from logitproof.properties.adapters.framework_table import FAMILIES, explained, judged_cells
+from logitproof.properties.adapters.torch_module import chosen_of
 from logitproof.properties.adapters.torch_module import named as torch_named
 from logitproof.properties.detective import examined
 from logitproof.properties.laws.cases import Case
@@ -18,6 +19,10 @@ pytest.importorskip("torch", reason="PyTorch is an extra: tox -e transformers")
 pytest.importorskip("transformers", reason="transformers is an extra: tox -e transformers")
 
 VALUES = ("truth.logits", "truth.loss", "truth.gradients", "truth.cached-logits")
+SHARING = [
+    law.id for law in laws.REGISTRY.values()
+    if law.id.startswith(("grouped.", "untied.")) and "row-bits" not in law.needs
+]  # fmt: skip
 HOLDING = ("float32", "float32_sdpa_static_left", "float64_mixed", "float64_mixed_sdpa_left")
 CASES = 10
 UNEVEN = Config(
@@ -37,14 +42,14 @@ def loaded(subject: Any) -> Any:
     return subject
 
 
-@pytest.mark.parametrize("law", VALUES)
+@pytest.mark.parametrize("law", [*VALUES, *SHARING])
 @pytest.mark.parametrize("name", HOLDING)
 def test_a_llama_model_has_true_values_up_to_its_float32_steps(name: str, law: str) -> None:
     outcome = laws.REGISTRY[law](transformers_llama.named(name)(), CASES)
     assert (outcome.difference, outcome.cases > 0) == (None, True)
 
 
-@pytest.mark.parametrize("law", VALUES)
+@pytest.mark.parametrize("law", [*VALUES, *SHARING])
 def test_with_float64_steps_it_has_true_values_in_float64(law: str) -> None:
     outcome = laws.REGISTRY[law](transformers_llama.named("float64_sdpa_wide")(), CASES)
     assert (outcome.difference, outcome.cases > 0) == (None, True)
@@ -57,6 +62,24 @@ def test_the_detective_finds_the_specification_with_grouped_heads_and_a_head_of_
     answers = examined(transformers_llama.named(name)).answers
     assert [a.question for a in answers if not a.as_specified] == []
     assert {"fewer key/value heads", "a head of its own"} <= {a.question for a in answers}
+
+
+@pytest.mark.parametrize("name", ["float64_wide_sdpa", "float32"])
+def test_key_heads_in_other_places_are_seen_by_the_laws(name: str) -> None:
+    class Rolled(transformers_llama.LlamaSubject):
+        def load(self, config: Any, weights: Any) -> None:
+            d_h = config.head_width
+            super().load(
+                config,
+                {
+                    n: np.roll(w, d_h, axis=1) if n.endswith("key.weight") else w
+                    for n, w in weights.items()
+                },
+            )
+
+    chosen = chosen_of(transformers_llama.CHOICES, name)
+    outcome = laws.REGISTRY["grouped.logits"](Rolled(**chosen), CASES)
+    assert "logits" in str(outcome.difference)
 
 
 def test_gradients_come_back_in_the_places_of_the_weights() -> None:

@@ -1,4 +1,4 @@
-"""Wrong implementations that the laws must catch, planted into the core from outside."""
+"""Wrong implementations that the laws must catch, planted into shipped decoders from outside."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -10,12 +10,14 @@ from .fusions import FAULTS as FUSIONS
 from .gradchecks import FAULTS as GRADCHECKS
 from .inputs import FAULTS as INPUTS
 from .mistakes import FAULTS as MISTAKES
+from .narrow import FAULTS as NARROW
 from .orders import FAULTS as ORDERS
 from .plans import FAULTS as PLANS
 from .positions import FAULTS as POSITIONS
 from .roundings import FAULTS as ROUNDINGS
 from .rows import FAULTS as ROWS
 from .sessions import FAULTS as SESSIONS
+from .sharing import FAULTS as SHARING
 from .tapes import FAULTS as TAPES
 from .texts import FAULTS as TEXTS
 from .values import FAULTS as VALUES
@@ -37,6 +39,8 @@ _ALL = (
     *GRADCHECKS,
     *ADMISSIONS,
     *FUSIONS,
+    *SHARING,
+    *NARROW,
 )
 
 REGISTRY: Mapping[str, Fault] = MappingProxyType({f.id: f for f in _ALL})

@@ -17,10 +17,12 @@ Planter: TypeAlias = Callable[..., tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fault:
-    """A context manager within which named attributes of the core are wrong ones.
+    """A context manager within which named attributes of a shipped decoder are wrong ones.
 
-    form:   the form of the core that it is planted in: its "steps", or its "fused" operations,
-            which the laws of that family compare with the steps
+    form:   what it is planted in: the core's "steps", or its "fused" operations, which the laws of
+            that family compare with the steps; where the core has not what it breaks, the
+            "textbook" or the "foreign" decoder, the scalar one's alternatives, or the "narrow"
+            operations, "narrow-once" where they are rounded once
     kind:   "order" changes roundings alone; "mistake" changes what is computed
     source: where the mistake was seen, or its measured effect
     plant:  the right attributes -> the wrong ones, both in the order of `places`

@@ -8,9 +8,11 @@ from .functions import LAWS as FUNCTIONS
 from .fused import LAWS as FUSED
 from .gather import LAWS as GATHER
 from .gradcheck import LAWS as GRADCHECK
+from .grouped import LAWS as GROUPED
 from .inputs import LAWS as INPUTS
 from .law import Finding, Law, Outcome
 from .lifetimes import LAWS as LIFETIMES
+from .narrow import LAWS as NARROW
 from .norm import LAWS as NORM
 from .operations import LAWS as OPERATIONS
 from .plans import LAWS as PLANS
@@ -27,6 +29,7 @@ from .softmax import LAWS as SOFTMAX
 from .tape import LAWS as TAPE
 from .trace import LAWS as TRACE
 from .truth import LAWS as TRUTH
+from .untied import LAWS as UNTIED
 from .values import LAWS as VALUES
 from .version import VERSION, digest_of
 
@@ -46,6 +49,8 @@ REGISTRY = registry(
     DECODER,
     TRUTH,
     CACHED,
+    GROUPED,
+    UNTIED,
     FUSED,
     SESSIONS,
     POISON,
@@ -56,6 +61,7 @@ REGISTRY = registry(
     FUNCTIONS,
     ROUNDINGS,
     OPERATIONS,
+    NARROW,
     TAPE,
     TRACE,
     GRADCHECK,

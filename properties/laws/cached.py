@@ -12,7 +12,7 @@ from .protocol import Capable
 from .regimes import TruthCase, truth_cases
 from .truth import CLASS, DECLARED_CLASS, Compared, judged, largest
 
-__all__ = ["LAWS"]
+__all__ = ["LAWS", "cached_logits"]
 
 
 def _texts(count: int) -> Iterator[TruthCase]:
@@ -40,7 +40,7 @@ def _row(implementation: Capable, output: Any, case: TruthCase) -> Any:
     return row
 
 
-def _cached_logits(implementation: Capable, case: TruthCase) -> Finding:
+def cached_logits(implementation: Capable, case: TruthCase) -> Finding:
     """Each split of the first row; what it does not ask for counts as right."""
 
     def ask(case: TruthCase) -> Iterable[Compared]:
@@ -77,6 +77,6 @@ LAWS = (
         ),
         grants=DECLARED_CLASS,
         cases=_texts,
-        check=_cached_logits,
+        check=cached_logits,
     ),
 )

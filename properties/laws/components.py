@@ -25,6 +25,17 @@ class Components(Capable, Protocol):
     def parts(self) -> Any:
         """The namespace of public names."""
 
+    def narrow(self, format: str) -> Any:
+        """`operations:float16`, `operations:bfloat16`: the operations in one of these formats.
+
+        By name, as far as there are: arrays in, value and reverse rule out, add, mul, matmul, sum,
+        mean, exp, log, silu, softmax, log_softmax and rotary of `properties.scalar.operations`;
+        rms_norm(x, gain, epsilon=) gives the value alone. Arrays come as float64 and hold numbers
+        of the format; answers do too, in whichever type. The convention `accumulation` is "format"
+        where every step is rounded to it, "float32" where steps are float32 ones; it may be said
+        of one operation, as `accumulation:softmax`.
+        """
+
     @property
     def checks(self) -> Any:
         """`gradient-checks`: central_difference, compare, compare_sides, check_gradient."""

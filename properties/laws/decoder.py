@@ -12,7 +12,7 @@ from .levels import LAYOUTS, VALUES, claimed
 from .precision import answered
 from .protocol import Capable, DecoderUnderTest, Ids
 
-__all__ = ["LAWS"]
+__all__ = ["LAWS", "prefix_causality"]
 
 
 def _load(implementation: DecoderUnderTest, case: Case) -> None:
@@ -77,7 +77,8 @@ def _raw_sum(implementation: Capable, case: Case) -> Difference | None:
     return first_difference("raw sum", expected, total)
 
 
-def _prefix_causality(implementation: DecoderUnderTest, case: Case) -> Difference | None:
+def prefix_causality(implementation: DecoderUnderTest, case: Case) -> Difference | None:
+    """Logits before every position, whatever stands from there on; of ordinary text."""
     _load(implementation, case)
     whole = answered(implementation, implementation.logits(case.ids))
     V, T = case.config.vocabulary_size, len(case.ids[0])
@@ -321,7 +322,7 @@ LAWS = (
         levels=("forward",),
         faults=("mask-off-by-one",),
         cases=full_cases,
-        check=_prefix_causality,
+        check=prefix_causality,
     ),
     Law(
         id="decoder.row-independence",

@@ -16,7 +16,7 @@ from .components import Components
 from .difference import Difference, doubles, first_difference
 from .drawn import answered, first
 from .law import Law
-from .levels import claimed
+from .levels import LAYOUTS, claimed
 from .precision import answered as as_doubles
 from .precision import dtype_of, format_of
 from .protocol import DecoderUnderTest
@@ -132,6 +132,7 @@ LAWS = (
         " logits for the tokens it names, however large or small they are; where a row's bits hang"
         " on what stands beside it, nothing that rounding does not explain.",
         source="numerics.md section 12, inputs.md sections 5 and 8; cases: mask-full-row",
+        levels=("forward", *LAYOUTS),
         faults=("packed-segments-leak", "mask-off-by-one", "table-rows-share-one-scale"),
         cases=mixed_cases,
         check=answered(_table_rows),

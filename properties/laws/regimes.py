@@ -21,9 +21,9 @@ from .cases import PAD, Case
 from .protocol import Ids, Valid
 
 __all__ = [
-    "BASES", "CELLS", "CHOICES", "DECIDABLE", "EPSILONS", "REGIMES", "Override", "Regime",
-    "SingleCase", "Sizes", "Strength", "TruthCase", "case_of", "census", "largest", "redrawn",
-    "truth_cases",
+    "BASES", "CELLS", "CHOICES", "DECIDABLE", "EPSILONS", "NATS", "REGIMES", "Override", "Regime",
+    "SingleCase", "Sizes", "Strength", "TruthCase", "case_of", "census", "grouped_cases",
+    "largest", "redrawn", "truth_cases", "untied_cases",
 ]  # fmt: skip
 
 Nested: TypeAlias = list[list[float]]
@@ -102,6 +102,7 @@ class Strength:
 # A bound beyond this share of the largest entry decides nothing, and its second order is no
 # longer small beside the first. Source: notes/bounds.md
 DECIDABLE = 1e-4
+NATS = 1.0  # losses are compared on this scale, however small they are
 DRAWS, APART = 8, 1 << 32  # weights tried for one case in float32, and between their seeds
 DOUBLE = Strength()
 SINGLE = Strength(
@@ -120,7 +121,7 @@ class Override:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How large a case is; T counts the cells of a row."""
+    """How large a case is; T counts the cells of a row, `kv_heads` and `tied` are `Config`'s."""
 
     B: int = 1
     T: int = 1
@@ -129,6 +130,8 @@ class Sizes:
     heads: int = 1
     F: int = 1
     L: int = 1
+    kv_heads: int | None = None
+    tied: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,8 +225,8 @@ class SingleCase(TruthCase):
         return all(np.isfinite(np.array(value)).all() for value in self.weights.values())
 
     @cached_property
-    def undecidable(self) -> tuple[int, int]:
-        """The logits, and the gradient entries, whose bounds are too wide to tell what is wrong."""
+    def undecidable(self) -> tuple[int, int, int]:
+        """The logits, losses and gradient entries whose bounds are too wide to decide anything."""
         truth = self.truth
         slopes = (truth.reach, *map(largest, truth.gradients.values()))
 
@@ -232,7 +235,8 @@ class SingleCase(TruthCase):
             return int(np.count_nonzero(~(bounds <= DECIDABLE * scale)))
 
         gradients = (wide(answer, max(slopes)) for answer in truth.gradients.values())
-        return wide(truth.logits, largest(truth.logits)), sum(gradients)
+        loss = wide(truth.loss, max(largest(truth.loss), NATS))
+        return wide(truth.logits, largest(truth.logits)), loss, sum(gradients)
 
 
 def largest(answer: Answer) -> float:
@@ -319,6 +323,8 @@ def case_of(
         max_positions=T + far,
         rope_base=base,
         rms_epsilon=epsilon,
+        kv_heads=sizes.kv_heads,
+        tied=sizes.tied,
     )
     ids, targets = (_tokens(generator, segments, T, sizes.V) for _ in range(2))
     valid = _some(segments, T) if regime.layout != "full" else None
@@ -409,25 +415,51 @@ REGIMES = (
 )
 EPSILONS = (1e-6, 1e-2, 1e-5)
 BASES = (10000.0, 100.0, 500000.0)
-SEED = 7000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """Decoders that are drawn together.
+
+    heads:   H, d_h and H_kv (None for H), one of which each case takes
+    least:   the smallest case
+    without: whether some of them have no block
+    """
+
+    seed: int
+    heads: tuple[tuple[int, int, int | None], ...] = ((1, 4, None), (2, 2, None), (2, 4, None),
+                                                      (3, 2, None))  # fmt: skip
+    least: Sizes = Sizes()
+    without: bool = True
+
+
+PLAIN = Kind(seed=7000)
+GROUPED = Kind(
+    seed=8000,
+    heads=((2, 4, 1), (4, 2, 2), (4, 2, 2), (6, 2, 2)),
+    least=Sizes(heads=2, kv_heads=1),
+    without=False,
+)
+UNTIED = Kind(seed=9000, least=Sizes(tied=False))
 
 
 @cache
-def _case(number: int) -> TruthCase:
+def _case(number: int, kind: Kind) -> TruthCase:
     """Case 0 is the smallest; later ones take the regimes in turn."""
     if number == 0:
-        return case_of(Sizes(), SEED, REGIMES[0])
-    return _of_regime(SEED + number, REGIMES[number % len(REGIMES)])
+        return case_of(kind.least, kind.seed, REGIMES[0])
+    return _of_regime(kind.seed + number, REGIMES[number % len(REGIMES)], kind)
 
 
 @cache
-def _of_regime(seed: int, regime: Regime) -> TruthCase:
+def _of_regime(seed: int, regime: Regime, kind: Kind) -> TruthCase:
     """Kept, for three laws ask for the same truth."""
     below = Generator(seed).below
-    heads, head_width = ((1, 4), (2, 2), (2, 4), (3, 2))[below(4)]
+    heads, head_width, kv_heads = kind.heads[below(4)]
     sizes = Sizes(
         B=1 + below(2), T=2 + below(3), V=3 + below(4), heads=heads, head_width=head_width,
-        F=1 + below(3), L=(1, 1, 1, 2, 0 if regime == Regime() else 1)[below(5)],
+        F=1 + below(3), L=(1, 1, 1, 2, 0 if kind.without and regime == Regime() else 1)[below(5)],
+        kv_heads=kv_heads, tied=kind.least.tied,
     )  # fmt: skip
     return case_of(
         sizes,
@@ -439,13 +471,24 @@ def _of_regime(seed: int, regime: Regime) -> TruthCase:
 
 
 def redrawn(case: TruthCase, seed: int) -> TruthCase:
-    """Another case in the same regime, of other sizes, segments, ids and weights."""
-    return _of_regime(seed, case.regime)
+    """Another case of the same kind and regime, of other sizes, segments, ids and weights."""
+    own = GROUPED if case.config.kv_heads is not None else PLAIN
+    return _of_regime(seed, case.regime, own if case.config.tied else UNTIED)
 
 
 def truth_cases(count: int) -> Iterator[TruthCase]:
     """The same cases in every run; kept, since their truth costs more than any implementation."""
-    return map(_case, range(count))
+    return (_case(number, PLAIN) for number in range(count))
+
+
+def grouped_cases(count: int) -> Iterator[TruthCase]:
+    """Cases in which several heads read one key/value head."""
+    return (_case(number, GROUPED) for number in range(count))
+
+
+def untied_cases(count: int) -> Iterator[TruthCase]:
+    """Cases whose head has a matrix of its own."""
+    return (_case(number, UNTIED) for number in range(count))
 
 
 def census(regimes: Iterable[tuple[str, ...]]) -> dict[str, int]:

@@ -20,15 +20,17 @@ from .law import Finding, Law
 from .levels import LAYOUTS
 from .precision import answered, format_of
 from .protocol import DecoderUnderTest
-from .regimes import DECIDABLE, TruthCase, largest, truth_cases
+from .regimes import DECIDABLE, NATS, TruthCase, largest, truth_cases
 from .ulps import Counts, added, ulp_counts
 
-__all__ = ["CLASS", "DECIDABLE", "DECLARED_CLASS", "LAWS", "Compared", "judged", "largest"]
+__all__ = [
+    "CLASS", "DECIDABLE", "DECLARED_CLASS", "LAWS", "Compared", "gradients", "judged", "largest",
+    "logits", "loss",
+]  # fmt: skip
 
 Array: TypeAlias = NDArray[np.float64]
 
 UNDERFLOW = 2.0**24  # times eta: a bound of so few smallest numbers decides, whatever the scale
-NATS = 1.0  # losses are compared on this scale, however small they are
 
 
 class Compared(NamedTuple):
@@ -146,7 +148,9 @@ def overflows(truth: Truth, format: Format) -> bool:
     return truth.overflows or not truth.largest <= format.largest
 
 
-def _logits(implementation: DecoderUnderTest, case: TruthCase) -> Finding:
+def logits(implementation: DecoderUnderTest, case: TruthCase) -> Finding:
+    """Every logit of the batch beside its truth."""
+
     def ask(case: TruthCase) -> Iterator[Compared]:
         answer = case.truth.logits
         actual = answered(implementation, implementation.logits(case.ids, case.layout))
@@ -158,24 +162,28 @@ def _logits(implementation: DecoderUnderTest, case: TruthCase) -> Finding:
     return judged(implementation, case, ask)
 
 
-def _loss(implementation: DecoderUnderTest, case: TruthCase) -> Finding:
+def loss(implementation: DecoderUnderTest, case: TruthCase) -> Finding:
+    """The mean loss beside its truth."""
+
     def ask(case: TruthCase) -> Iterator[Compared]:
-        loss, _ = implementation.loss_and_gradients(case.ids, case.targets, case.layout, case.valid)
+        mean, _ = implementation.loss_and_gradients(case.ids, case.targets, case.layout, case.valid)
         answer = case.truth.loss
-        actual = answered(implementation, loss)
+        actual = answered(implementation, mean)
         yield Compared("mean loss", answer, actual, max(largest(answer), NATS))
 
     return judged(implementation, case, ask)
 
 
-def _gradients(implementation: DecoderUnderTest, case: TruthCase) -> Finding:
+def gradients(implementation: DecoderUnderTest, case: TruthCase) -> Finding:
+    """Every gradient entry beside its truth."""
+
     def ask(case: TruthCase) -> Iterator[Compared]:
-        _, gradients = implementation.loss_and_gradients(
+        _, given = implementation.loss_and_gradients(
             case.ids, case.targets, case.layout, case.valid
         )
         scale = max(case.truth.reach, *map(largest, case.truth.gradients.values()))
         for name, answer in case.truth.gradients.items():
-            actual = answered(implementation, gradients[name])
+            actual = answered(implementation, given[name])
             yield Compared(f"gradient of {name}", answer, actual, scale)
 
     return judged(implementation, case, ask)
@@ -225,7 +233,7 @@ LAWS = (
         ),
         grants=DECLARED_CLASS,
         cases=truth_cases,
-        check=_logits,
+        check=logits,
     ),
     Law(
         id="truth.loss",
@@ -239,7 +247,7 @@ LAWS = (
         ),
         grants=DECLARED_CLASS,
         cases=truth_cases,
-        check=_loss,
+        check=loss,
     ),
     Law(
         id="truth.gradients",
@@ -264,6 +272,6 @@ LAWS = (
         ),
         grants=DECLARED_CLASS,
         cases=truth_cases,
-        check=_gradients,
+        check=gradients,
     ),
 )

@@ -33,8 +33,12 @@ class Arithmetic:
         """x, or +0 for either zero (the specification's pz)."""
         return self.number(0.0) if x == 0 else x
 
-    def dot(self, left: list[Number], right: list[Number]) -> Number:
-        """s = +0; s = s + l_k * r_k, k ascending. Source: numerics.md section 4"""
+    def dot(self, left: list[Number], right: list[Number], *, among: int = 1) -> Number:
+        """s = +0; s = s + l_k * r_k, k ascending. Source: numerics.md section 4
+
+        among: so many such sums are added up afterwards; other programs take them as one
+        """
+        del among  # here each is a sum of its own
         s = self.number(0.0)
         for x, y in zip(left, right, strict=True):
             s = s + x * y

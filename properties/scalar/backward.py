@@ -3,7 +3,20 @@
 from collections.abc import Sequence
 
 from .arithmetic import Arithmetic, Number
-from .forward import Block, Head, Matrix, Norm, Rotation, Row, Vector, Weights, plus, product, scale
+from .forward import (
+    Block,
+    Head,
+    Matrix,
+    Norm,
+    Rotation,
+    Row,
+    Vector,
+    Weights,
+    head_name,
+    plus,
+    product,
+    scale,
+)  # fmt: skip
 
 __all__ = ["Gradients", "backward_row"]
 
@@ -12,7 +25,8 @@ class Gradients:
     """The running gradients of a batch, its rows added in ascending order.
 
     A matrix gradient is formed per row of the batch and then added; a gain gradient and the
-    lookup's scatter are one running sum over all cells; the table is head plus lookup at last.
+    lookup's scatter are one running sum over all cells; the table is head plus lookup at last, or
+    lookup alone where the head has a matrix of its own.
 
     Source: numerics_vjp.md sections 2, 3 and 5
     """
@@ -58,9 +72,10 @@ def backward_row(
     gradients: Gradients,
 ) -> None:
     """Adds the row's share to every gradient. Source: numerics_vjp.md section 5"""
-    table = weights["token_embedding.weight"]
-    hidden_grad = _times_transposed(a, logits_grad, [list(c) for c in zip(*table, strict=True)])
-    gradients.add_matrix("token_embedding.weight", logits_grad, row.final.out)
+    head = head_name(weights)
+    columns = [list(column) for column in zip(*weights[head], strict=True)]
+    hidden_grad = _times_transposed(a, logits_grad, columns)
+    gradients.add_matrix(head, logits_grad, row.final.out)
     residual_grad = _norm(a, weights, "final_norm.gain", row.final, hidden_grad, None, gradients)
     for block in reversed(row.blocks):
         residual_grad = _block(a, weights, rotation, row, block, residual_grad, gradients)
@@ -166,13 +181,15 @@ def _attention(
     mixed_grad = _times_transposed(a, upstream, weights[names["output"]])
     gradients.add_matrix(names["output"], block.mixed, upstream)
     grads: dict[str, Matrix] = {"value": [], "key": [], "query": []}
+    groups = _groups(block.heads)
     parts = [
-        _head(a, rotation, row, head, [cell[head.features] for cell in mixed_grad])
+        _head(a, rotation, row, head, [cell[head.features] for cell in mixed_grad], len(groups[0]))
         for head in block.heads
     ]
-    for role, merged in grads.items():
-        for t in range(len(mixed_grad)):
-            merged.append([v for part in parts for v in part[role][t]])
+    for t in range(len(mixed_grad)):
+        grads["query"].append([v for part in parts for v in part["query"][t]])
+        for role in ("value", "key"):
+            grads[role].append([v for g in groups for v in _over_heads(a, g, parts, role, t)])
     total: Matrix | None = None
     for role, grad in grads.items():
         gradients.add_matrix(names[role], block.norm.out, grad)
@@ -182,10 +199,27 @@ def _attention(
     return total
 
 
+def _groups(heads: Sequence[Head]) -> list[list[int]]:
+    """The query heads that read one key/value head, ascending."""
+    firsts = sorted({head.shared.start for head in heads})
+    return [[h for h, head in enumerate(heads) if head.shared.start == f] for f in firsts]
+
+
+def _over_heads(
+    a: Arithmetic, group: Sequence[int], parts: Sequence[dict[str, Matrix]], role: str, t: int
+) -> Vector:
+    """The sum over the heads of a group; what one head alone reads is its own adjoint."""
+    cells = [parts[h][role][t] for h in group]
+    return cells[0] if len(cells) == 1 else [a.total(list(v)) for v in zip(*cells, strict=True)]
+
+
 def _head(
-    a: Arithmetic, rotation: Rotation, row: Row, head: Head, mixed_grad: Matrix
+    a: Arithmetic, rotation: Rotation, row: Row, head: Head, mixed_grad: Matrix, sharers: int
 ) -> dict[str, Matrix]:
-    """Adjoints of one head's value, and of its key and query before they were turned."""
+    """Adjoints of what one head reads of a value, and of key and query before they were turned.
+
+    sharers: heads that read the same key and value
+    """
     factor = scale(a, len(head.query[0]))
     raw_grad = [
         _scores(a, p, [a.dot(u, v) for v in head.value[s : s + len(p)]], factor)
@@ -193,8 +227,9 @@ def _head(
     ]
     value, key, query = [], [], []
     for j, position in enumerate(row.cells.positions):
-        value.append(_over_queries(a, head.probabilities, row.cells.starts, j, mixed_grad))
-        turned = _over_queries(a, raw_grad, row.cells.starts, j, head.query)
+        starts = row.cells.starts
+        value.append(_over_queries(a, head.probabilities, starts, j, mixed_grad, sharers))
+        turned = _over_queries(a, raw_grad, starts, j, head.query, sharers)
         key.append(rotation.turned_back(turned, position))
         allowed = head.key[row.cells.starts[j] : row.cells.starts[j] + len(raw_grad[j])]
         turned = [a.dot(raw_grad[j], [k[i] for k in allowed]) for i in range(len(turned))]
@@ -209,9 +244,19 @@ def _scores(a: Arithmetic, probabilities: Vector, upstream: Vector, factor: Numb
 
 
 def _over_queries(
-    a: Arithmetic, per_query: Matrix, starts: Sequence[int], j: int, other: Matrix
+    a: Arithmetic,
+    per_query: Matrix,
+    starts: Sequence[int],
+    j: int,
+    other: Matrix,
+    sharers: int,
 ) -> Vector:
-    """sum over the queries that read key j, ascending, of per_query[t][j] * other[t]."""
+    """sum over the queries that read key j, ascending, of per_query[t][j] * other[t].
+
+    With the sums of the heads that share the key it may be one sum.
+    """
     readers = [t for t, s in enumerate(starts) if s <= j < s + len(per_query[t])]
     column = [per_query[t][j - starts[t]] for t in readers]
-    return [a.dot(column, [other[t][i] for t in readers]) for i in range(len(other[0]))]
+    return [
+        a.dot(column, [other[t][i] for t in readers], among=sharers) for i in range(len(other[0]))
+    ]

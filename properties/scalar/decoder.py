@@ -6,7 +6,7 @@ from typing import Any
 
 from .arithmetic import EXACT, Arithmetic, Number
 from .backward import Gradients, backward_row
-from .forward import Cells, Matrix, Rotation, Row, Vector, forward_row, softmax
+from .forward import Cells, Matrix, Rotation, Row, Vector, forward_row, head_name, softmax
 from .shapes import Config, Layout
 
 __all__ = ["Result", "ScalarDecoder"]
@@ -29,6 +29,9 @@ class Result:
 
 class ScalarDecoder:
     """A decoder over nested lists of numbers; valid input only, nothing is checked.
+
+    Key/value heads that several heads read, and a head with a matrix of its own, which the
+    specification has not, are as `Config` states them.
 
     weights: name -> [rows][columns], a gain [D]; doubles, taken over exactly
     Source:  numerics.md, numerics_vjp.md
@@ -93,7 +96,7 @@ class ScalarDecoder:
                 for name, value in gradients.finished().items()
             },
             lookup_gradient=gradients.lookup,
-            head_gradient=gradients.sums["token_embedding.weight"],
+            head_gradient=gradients.sums[head_name(self.weights)],
         )
 
     def rows(self, ids: Ids, layout: Layout | None = None) -> list[Row]:

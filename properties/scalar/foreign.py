@@ -49,10 +49,12 @@ class Foreign:
         for layer in range(self.config.layers):
             x = self._block(f"blocks.{layer}", x, cells)
         final = self._normed(x, "final_norm.gain")
-        head = table
-        if self.conventions.head == "own":
-            head = self.weights.get("head.weight", table)
-        return [[a.dot(cell, row) for row in head] for cell in final]
+        return [[a.dot(cell, row) for row in self._head_rows()] for cell in final]
+
+    def _head_rows(self) -> Matrix:
+        """The rows that give the logits."""
+        table = self.weights["token_embedding.weight"]
+        return self.weights.get("head.weight", table) if self.conventions.head == "own" else table
 
     def _block(self, prefix: str, x: Matrix, cells: Cells) -> Matrix:
         kept = self.conventions.residual == "input"
@@ -126,11 +128,10 @@ class Foreign:
         mixed = [[self.arithmetic.number(0.0)] * (H * d_h) for _ in normed]
         for h in range(H):
             own = self._features(h, H)
-            read = self._features(self._kv_head(h, kv_heads), kv_heads)
             rows = self._head(
                 [[cell[f] for f in own] for cell in query],
-                [[cell[f] for f in read] for cell in key],
-                [[cell[f] for f in read] for cell in value],
+                self._shared(key, h, kv_heads),
+                self._shared(value, h, kv_heads),
                 cells,
             )
             for t, row in enumerate(rows):
@@ -143,6 +144,11 @@ class Foreign:
         if self.conventions.heads == "interleaved":
             return range(head, heads * d_h, heads)
         return range(head * d_h, (head + 1) * d_h)
+
+    def _shared(self, projected: Matrix, head: int, kv_heads: int) -> Matrix:
+        """What a query head reads of the keys, or of the values."""
+        read = self._features(self._kv_head(head, kv_heads), kv_heads)
+        return [[cell[f] for f in read] for cell in projected]
 
     def _kv_head(self, head: int, kv_heads: int) -> int:
         if self.conventions.kv_map == "interleaved":

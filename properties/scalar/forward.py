@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from .arithmetic import Arithmetic, Number
 from .shapes import Config
 
-__all__ = ["Block", "Cells", "Head", "Norm", "Row", "Rotation", "Weights", "forward_row", "times"]
+__all__ = [
+    "Block", "Cells", "Head", "Norm", "Row", "Rotation", "Weights", "forward_row", "head_name",
+    "times",
+]  # fmt: skip
 
 Vector = list[Number]
 Matrix = list[Vector]  # per cell, or per row of a weight
@@ -26,9 +29,13 @@ class Norm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """One head: rotated queries and keys, values, and the probability of each allowed key."""
+    """One head: rotated queries and keys, values, and the probability of each allowed key.
+
+    features: its own of the queries; `shared` those of the keys and values that it reads
+    """
 
     features: slice
+    shared: slice
     query: Matrix
     key: Matrix
     value: Matrix
@@ -161,6 +168,11 @@ def product(left: Matrix, right: Matrix) -> Matrix:
     return [[x * y for x, y in zip(p, q, strict=True)] for p, q in zip(left, right, strict=True)]
 
 
+def head_name(weights: Weights) -> str:
+    """The matrix whose rows give the logits: the table, unless the head has one of its own."""
+    return "head.weight" if "head.weight" in weights else "token_embedding.weight"
+
+
 def forward_row(
     a: Arithmetic, config: Config, weights: Weights, rotation: Rotation, cells: Cells
 ) -> Row:
@@ -173,7 +185,7 @@ def forward_row(
         blocks.append(_block(a, config, weights, f"blocks.{layer}", rotation, x, cells))
         x = blocks[-1].out
     final = normed(a, x, weights["final_norm.gain"][0], config.rms_epsilon)
-    logits = [[a.dot(cell, row) for row in table] for cell in final.out]
+    logits = [[a.dot(cell, row) for row in weights[head_name(weights)]] for cell in final.out]
     return Row(cells=cells, blocks=blocks, final=final, logits=logits)
 
 
@@ -191,19 +203,7 @@ def _block(
         times(a, norm.out, weights[f"{prefix}.attention.{role}.weight"])
         for role in ("query", "key", "value")
     )
-    heads = []
-    for h in range(config.heads):
-        features = slice(h * config.head_width, (h + 1) * config.head_width)
-        q, k = (
-            [
-                rotation.turned(cell[features], p)
-                for cell, p in zip(projected, cells.positions, strict=True)
-            ]
-            for projected in (query, key)
-        )
-        v = [cell[features] for cell in value]
-        probabilities = _attention(a, q, k, cells)
-        heads.append(Head(features=features, query=q, key=k, value=v, probabilities=probabilities))
+    heads = [_head(a, config, rotation, h, (query, key, value), cells) for h in range(config.heads)]
     mixed = _merged(a, heads, cells)
     attended = times(a, mixed, weights[f"{prefix}.attention.output.weight"])
     after = plus(x, attended)
@@ -225,6 +225,32 @@ def _block(
         up=up,
         product=gated,
         out=plus(after, times(a, gated, weights[f"{prefix}.ffn.down.weight"])),
+    )
+
+
+def _head(
+    a: Arithmetic,
+    config: Config,
+    rotation: Rotation,
+    h: int,
+    projected: tuple[Matrix, Matrix, Matrix],
+    cells: Cells,
+) -> Head:
+    """Query head h; it reads key/value head h // (H / H_kv), turned for each head anew."""
+    d_h, query, key, value = config.head_width, *projected
+    read = h // (config.heads // (config.kv_heads or config.heads))
+    features, shared = (slice(i * d_h, (i + 1) * d_h) for i in (h, read))
+    q, k = (
+        [rotation.turned(cell[own], p) for cell, p in zip(part, cells.positions, strict=True)]
+        for part, own in ((query, features), (key, shared))
+    )
+    return Head(
+        features=features,
+        shared=shared,
+        query=q,
+        key=k,
+        value=[cell[shared] for cell in value],
+        probabilities=_attention(a, q, k, cells),
     )
 
 

@@ -24,9 +24,9 @@ class Recording(Arithmetic):
         """x itself: which zero it is moves nothing, and its slopes count."""
         return x
 
-    def dot(self, left: list[Recorded], right: list[Recorded]) -> Recorded:
+    def dot(self, left: list[Recorded], right: list[Recorded], *, among: int = 1) -> Recorded:
         """One entry."""
-        return self.record.dot(left, right)
+        return self.record.dot(left, right, among)
 
     def total(self, terms: list[Recorded]) -> Recorded:
         """One entry."""

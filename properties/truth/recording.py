@@ -174,8 +174,12 @@ class Record:
             self.counts[number.index] += count
             self.sizes[number.index] += count * (number.size if size is None else size)
 
-    def dot(self, left: Sequence[Recorded], right: Sequence[Recorded]) -> Recorded:
-        """sum l r in any order, fused or not: (n + FORMS) u sum |l r|."""
+    def dot(self, left: Sequence[Recorded], right: Sequence[Recorded], among: int = 1) -> Recorded:
+        """sum l r in any order, fused or not: (n + FORMS) u sum |l r|.
+
+        among: so many sums of n terms are one elsewhere, in any order: each term then meets that
+               many times n roundings
+        """
         pairs = [
             (x, y) for x, y in zip(left, right, strict=True) if not (x.is_nothing or y.is_nothing)
         ]
@@ -186,7 +190,7 @@ class Record:
             size += max(abs(x.near * y.near), abs(x.run * y.run))
             operands += ((x, y.value, y.run), (y, x.value, x.run))
         run = sum(x.run * y.run for x, y in pairs)
-        return self.entry(value, operands, len(left) + FORMS, size, run)
+        return self.entry(value, operands, among * len(left) + FORMS, size, run)
 
     def total(self, terms: Sequence[Recorded]) -> Recorded:
         """The sum in any order: (n + FORMS) u sum |x|."""
