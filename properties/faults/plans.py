@@ -62,8 +62,8 @@ def sines_not_counted(_: Any) -> Any:
 
 @mistake((liveness, "_numbered"), source="config_planner.md section 8")
 def last_round_of_another_number(right: Any) -> Any:
-    """Every round but the first bears the number of the first but one."""
-    return lambda event, i: right(event, min(i, 1))
+    """Every round but that of number 0 bears the number of the next."""
+    return lambda event, i: right(event, i + (i > 0))
 
 
 @mistake((census, "of_groups"), source="cases: plan-ceil-float")
