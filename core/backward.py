@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
@@ -24,21 +25,22 @@ __all__ = ["ReversePass", "topology"]
 def topology(output: Tensor) -> list[Tensor]:
     """Depth-first post-order, parents in operand order, every node once."""
     order: list[Tensor] = []
-    seen: set[int] = set()
-    waiting: list[Tensor | None] = [output]
-    open_nodes: list[Tensor] = []
+    seen = {output}  # nodes are equal only to themselves
+    open_nodes = [output]
+    waiting = [iter(output._parents)]  # of each open node
     while waiting:
-        node = waiting.pop()
-        if node is None:  # all above the newest open node are in order
-            order.append(open_nodes.pop())
-        elif id(node) not in seen:
-            seen.add(id(node))
+        for node in waiting[-1]:
+            if node in seen:
+                continue
+            seen.add(node)
             if node._parents:
                 open_nodes.append(node)
-                waiting.append(None)
-                waiting.extend(node._parents[::-1])
-            else:
-                order.append(node)
+                waiting.append(iter(node._parents))
+                break
+            order.append(node)
+        else:  # all above the newest open node are in order
+            order.append(open_nodes.pop())
+            waiting.pop()
     return order
 
 
@@ -52,16 +54,22 @@ class ReversePass:
             if node._released:
                 raise _graph_released(node._vjp or node.op)  # of a fused node its first step
         self.seed = _checked_seed(output, seed)
-        self._index = {id(node): i for i, node in enumerate(self.topology)}
         self._check_revisions()
         self.adjoints: dict[int, Array] = {id(output): self.seed}
         self._edges = edges
         self._unlooked: set[int] = set()  # nodes to which fused ones have delivered
         self._walk()
 
+    @cached_property
+    def _index(self) -> dict[int, int]:
+        """The place of every node in the topology, for refusals and traces."""
+        return {id(node): i for i, node in enumerate(self.topology)}
+
     def _check_revisions(self) -> None:
         """Refuses: binding/stale-operand-value (nodes from last to first, operands ascending)"""
         for node in reversed(self.topology):
+            if node._read_revisions == tuple([parent._revision for parent in node._parents]):
+                continue
             for operand, parent in enumerate(node._parents):
                 recorded = node._read_revisions[operand]
                 if recorded == parent._revision:
@@ -102,11 +110,11 @@ class ReversePass:
         for parent, contribution in zip(child._parents, child._vjp.rule(upstream), strict=True):
             key = id(parent)
             previous = adjoints.get(key)
-            if not parent.tracked:
+            if previous is None and parent.is_parameter:
+                adjoints[key] = contribution
+            elif not parent.tracked:
                 if not is_finite(contribution):
                     raise OutOfRange
-            elif previous is None and parent.is_parameter:
-                adjoints[key] = contribution
             else:
                 before = 0.0 if previous is None else previous
                 adjoints[key] = np.asarray(before + contribution)
@@ -178,33 +186,37 @@ class ReversePass:
         self.adjoints[id(parent)] = after
 
     def _accumulated(self) -> list[tuple[Parameter, Array]]:
-        """Every parameter in topology order with its prospective gradient."""
+        """Every parameter in topology order with its prospective gradient.
+
+        Refuses: numeric/non-finite-accumulated-gradient
+        """
         prospective = []
+        adjoints = self.adjoints
         with np.errstate(all="ignore"):
-            for index, leaf in enumerate(self.topology):
-                if leaf.is_parameter:
-                    node = cast("Parameter", leaf)
-                    prospective.append((node, self._sum(node, index)))
+            for node in cast("list[Parameter]", [n for n in self.topology if n.is_parameter]):
+                adjoint = adjoints.get(id(node))
+                if adjoint is None:
+                    prospective.append((node, node._gradient))
+                    continue
+                after = np.asarray(node._gradient + adjoint)
+                if not is_finite(after):
+                    self._refuse_accumulated(after, node, adjoint)
+                prospective.append((node, after))
         return prospective
 
-    def _sum(self, node: Parameter, index: int) -> Array:
-        """The stored gradient and the pass's. Refuses: numeric/non-finite-accumulated-gradient"""
-        stored, adjoint = node._gradient, self.adjoints.get(id(node))
-        after = stored if adjoint is None else np.asarray(stored + adjoint)
-        if adjoint is not None and not is_finite(after):
-            bad = cast("tuple[int, float]", first_non_finite(after))
-            raise NumericRefusal(
-                code=Code.NON_FINITE_ACCUMULATED_GRADIENT,
-                what=node.name,
-                at=bad[0],
-                value=bad[1],
-                details={
-                    "node": index,
-                    "stored": float(stored.reshape(-1)[bad[0]]),
-                    "pass_adjoint": float(adjoint.reshape(-1)[bad[0]]),
-                },
-            )
-        return after
+    def _refuse_accumulated(self, after: Array, node: Parameter, adjoint: Array) -> None:
+        at, value = cast("tuple[int, float]", first_non_finite(after))
+        raise NumericRefusal(
+            code=Code.NON_FINITE_ACCUMULATED_GRADIENT,
+            what=node.name,
+            at=at,
+            value=value,
+            details={
+                "node": self._index[id(node)],
+                "stored": float(node._gradient.reshape(-1)[at]),
+                "pass_adjoint": float(adjoint.reshape(-1)[at]),
+            },
+        )
 
     def commit(self) -> None:
         """Write every gradient.

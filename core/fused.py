@@ -17,7 +17,7 @@ import numpy as np
 
 from .errors import Refusal
 from .floats import Array, Ids
-from .kernels import MODERATE, Kernel, Mask, OutOfRange, lies_between
+from .kernels import Kernel, Mask, OutOfRange
 from .vjp import Contributions, Result, Vjp, is_quiet
 
 if TYPE_CHECKING:
@@ -76,6 +76,13 @@ def _ends_with(op_name: str) -> Callable[[Any], Any]:
     return name
 
 
+def _check_roots(stable: Array, epsilon: float, kernel: Kernel) -> None:
+    """Raises: OutOfRange, where a stabilised mean square is 0 or not moderate"""
+    kernel.check(stable)
+    if epsilon == 0.0 and not stable.all():  # else it is no less than epsilon
+        raise OutOfRange
+
+
 def _normalised(x: Array, gain: Array, epsilon: float, kernel: Kernel) -> tuple[Array, Reverse]:
     """x * inverse_root(mean(x^2) + epsilon) * gain, and dn -> (gain, x, x, x).
 
@@ -85,8 +92,7 @@ def _normalised(x: Array, gain: Array, epsilon: float, kernel: Kernel) -> tuple[
     """
     stable = kernel.mean_square(x)
     stable += epsilon
-    if not lies_between(stable, 0.0, MODERATE):
-        raise OutOfRange
+    _check_roots(stable, epsilon, kernel)
     inverse = kernel.inverse_root(stable)
     normalised = x * inverse
     width = x.shape[-1]
@@ -131,13 +137,10 @@ def _attended(
     query, key, value, output = weights
     B, T, D = n.shape
     width = D // heads
-    joined = np.concatenate((query, key, value), axis=1)
-    projected = kernel.product(n, joined).reshape(B, T, 3, heads, width)
-    lanes = np.empty((3, B, heads, T, width))
-    cells = lanes.transpose(1, 3, 0, 2, 4)  # [B, T, 3, H, d_h], as they are projected
-    _turn(projected[:, :, :2], *turns, out=cells[:, :, :2])
-    cells[:, :, 2] = projected[:, :, 2]
-    q, k, v = lanes
+    turn, turn_back = kernel.rotation(*turns)
+    projected = kernel.projections(n, (query, key, value))
+    q, k, v = [rows.reshape(B, T, heads, width).swapaxes(1, 2) for rows in projected]
+    q, k = turn(q), turn(k)
     scores = kernel.product(q, k.swapaxes(-1, -2))
     kernel.check(scores)
     scale = 1.0 / math.sqrt(float(width))
@@ -157,31 +160,17 @@ def _attended(
         inner *= weight
         kernel.check(inner)
         inner *= scale
-        back = np.empty((B, T, 3, heads, width))
-        turned = np.empty((2, B, heads, T, width))
-        turned[0] = kernel.product(inner, k)
-        turned[1] = kernel.product(inner.swapaxes(-1, -2), q)
-        cosines, sines = turns
-        _turn(turned.transpose(1, 3, 0, 2, 4), cosines, -sines, out=back[:, :, :2])
-        back[:, :, 2] = kernel.product(weight.swapaxes(-1, -2), mixed).swapaxes(1, 2)
-        flat = back.reshape(B, T, 3 * D)
-        gradient = kernel.weight_gradient(n, flat)
-        arrived = kernel.input_gradient(flat, weights[:3], (2, 1, 0))  # value, key, query
-        parts = gradient[:, :D], gradient[:, D : 2 * D], gradient[:, 2 * D :]
-        return arrived, (*parts, output_gradient)
+        lanes = (
+            turn_back(kernel.product(inner, k)),
+            turn_back(kernel.product(inner.swapaxes(-1, -2), q)),
+            kernel.product(weight.swapaxes(-1, -2), mixed),
+        )
+        back = [lane.swapaxes(1, 2).reshape(B, T, D) for lane in lanes]
+        gradients = kernel.weight_gradients(n, back)
+        arrived = kernel.input_gradient(back, weights[:3], (2, 1, 0))  # value, key, query
+        return arrived, (*gradients, output_gradient)
 
     return kernel.product(merged, output), reverse
-
-
-def _turn(x: Array, cosines: Array, sines: Array, *, out: Array) -> None:
-    """(l * c - r * s, l * s + r * c) per adjacent pair, every -0.0 made +0.0."""
-    left, right = x[..., 0::2], x[..., 1::2]
-    turned = left * cosines
-    turned -= right * sines
-    np.add(turned, 0.0, out=out[..., 0::2])
-    np.multiply(left, sines, out=turned)
-    turned += right * cosines
-    np.add(turned, 0.0, out=out[..., 1::2])
 
 
 def _gated(
@@ -191,9 +180,7 @@ def _gated(
 
     Every non-finite step reaches the output: inf * 0 is NaN in each product and each sum.
     """
-    hidden = gate.shape[1]
-    both = kernel.product(n, np.concatenate((gate, up), axis=1))
-    g, raised = both[..., :hidden], both[..., hidden:]
+    g, raised = kernel.projections(n, (gate, up))
     s = kernel.sigmoid(g)
     activated = g * s
     product = activated * raised
@@ -202,17 +189,17 @@ def _gated(
         """A non-finite adjoint reaches a weight's gradient, which the tape looks at."""
         down_gradient = kernel.weight_gradient(product, upstream)
         inner = kernel.product(upstream, down.T)
-        back = np.empty(both.shape)
-        np.multiply(inner, activated, out=back[..., hidden:])
+        raised_back = inner * activated
         slope = 1.0 - s
         slope *= g
         slope += 1.0
         slope *= s
         inner *= raised
-        np.multiply(inner, slope, out=back[..., :hidden])
-        gradient = kernel.weight_gradient(n, back)
+        inner *= slope
+        back = (inner, raised_back)
+        gradients = kernel.weight_gradients(n, back)
         arrived = kernel.input_gradient(back, (gate, up), (1, 0))  # up, then gate
-        return arrived, (gradient[:, :hidden], gradient[:, hidden:], down_gradient)
+        return arrived, (*gradients, down_gradient)
 
     return kernel.product(product, down), reverse
 
@@ -310,8 +297,7 @@ def tied_head(hidden: Array, table: Array, *, kernel: Kernel, steps: Steps) -> R
     """hidden [B, T, D] times the transposed table [V, D]."""
 
     def rule(upstream: Array) -> Contributions:
-        gradient = kernel.weight_gradient(hidden, upstream).T
-        return kernel.product(upstream, table), gradient
+        return kernel.product(upstream, table), kernel.table_gradient(upstream, hidden)
 
     return kernel.product(hidden, table.T), Folded(rule, steps, first="transpose")
 
@@ -325,17 +311,12 @@ def mean_nll(
     rows = logits.reshape(-1, shape[-1])
     if cells is not None:
         rows = rows[cells]
-    count = len(rows)
-    groups = float(count)
-    losses, probabilities = kernel.row_losses(rows, targets)
+    groups = float(len(rows))
+    losses, gradients = kernel.row_losses(rows, targets)
     kernel.check(losses)
 
     def rule(upstream: Array) -> Contributions:
-        k = upstream / groups
-        gradient = probabilities * k
-        at = np.arange(count), targets
-        gradient[at] = (probabilities[at] - 1.0) * k
-        gradient += 0.0
+        gradient = gradients(upstream / groups)
         if cells is not None:
             table = np.zeros((shape[0] * shape[1], shape[2]))
             table[cells] = gradient

@@ -16,22 +16,14 @@ import numpy.typing as npt
 from . import floats
 from .floats import Array, Ids
 
-__all__ = ["BLAS", "KERNELS", "ORDERED", "Kernel", "OutOfRange", "lies_between"]
+__all__ = ["BLAS", "KERNELS", "ORDERED", "Kernel", "OutOfRange"]
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
+Turns: TypeAlias = npt.NDArray[np.complex128]
+Turn: TypeAlias = Callable[[Array], Array]
 
 # The magnitude from which on a fused operation leaves the decision to its steps.
 MODERATE = 1e150
-
-
-def lies_between(values: Array, low: float, high: float) -> bool:
-    """Every value does; NaN does not. A few are looked at as Python floats, which costs less."""
-    if 0 < values.size <= floats.FEW:
-        listed = values.ravel().tolist()
-        return floats.is_finite(values) and low < min(listed) and max(listed) < high
-    least = np.minimum.reduce(values, axis=None, initial=high)
-    greatest = np.maximum.reduce(values, axis=None, initial=low)
-    return bool(low < least and greatest < high)
 
 
 class OutOfRange(ArithmeticError):
@@ -45,16 +37,21 @@ class Kernel:
     name:            as run records spell it
     claims_bits:     whether its results are the specification's bits, or only within the bounds
     product:         [..., R, K] x [..., K, C] -> [..., R, C], batch axes broadcast
+    projections:     x [B, T, I], weights [I, O_i] -> x @ each weight
     weight_gradient: x [B, T, I], u [B, T, O] -> the gradient [I, O] of x @ weight
-    input_gradient:  u [..., O], weights [I, O_i] side by side, the order in which their
-        contributions arrive -> [..., I]
+    weight_gradients: x, one u for each of several weights of one width O -> their gradients
+    table_gradient:  u [B, T, V], x [B, T, D] -> the gradient [V, D] of x @ table^T
+    input_gradient:  one u [B, T, O_i] for each of the weights [I, O_i], the order in which
+        their contributions arrive -> [B, T, I]
+    rotation:        cosines, sines -> what turns the adjacent pairs of x [..., d_h] by their
+        angles, and what turns them back
     mean_square:     [..., D] -> [..., 1]
     inverse_root:    1 / sqrt of positive values
     row_dots:        u, x [..., D] -> [..., 1], the sum of u * x
     column_dots:     u, x [..., D] -> [D], the sum of u * x over all rows
     sigmoid:         elementwise
     causal:          scores [..., T, T] (overwritten), allowed keys, the others -> probabilities
-    row_losses:      rows [G, V], targets [G] -> losses [G] and probabilities [G, V]
+    row_losses:      rows [G, V], targets [G] -> losses [G], and k -> k times their gradients
     total:           [G] -> rank 0
     is_moderate:     every value is finite and of a magnitude below `MODERATE`; NaN is neither
     """
@@ -62,15 +59,19 @@ class Kernel:
     name: str
     claims_bits: bool
     product: Callable[[Array, Array], Array]
+    projections: Callable[[Array, Sequence[Array]], Sequence[Array]]
     weight_gradient: Callable[[Array, Array], Array]
-    input_gradient: Callable[[Array, Sequence[Array], Sequence[int]], Array]
+    weight_gradients: Callable[[Array, Sequence[Array]], Sequence[Array]]
+    table_gradient: Callable[[Array, Array], Array]
+    input_gradient: Callable[[Sequence[Array], Sequence[Array], Sequence[int]], Array]
+    rotation: Callable[[Array, Array], tuple[Turn, Turn]]
     mean_square: Callable[[Array], Array]
     inverse_root: Callable[[Array], Array]
     row_dots: Callable[[Array, Array], Array]
     column_dots: Callable[[Array, Array], Array]
     sigmoid: Callable[[Array], Array]
     causal: Callable[[Array, Mask, Mask], Array]
-    row_losses: Callable[[Array, Ids], tuple[Array, Array]]
+    row_losses: Callable[[Array, Ids], tuple[Array, Callable[[Array], Array]]]
     total: Callable[[Array], Array]
     is_moderate: Callable[[Array], bool]
 
@@ -101,17 +102,55 @@ def _ordered_weight_gradient(x: Array, u: Array) -> Array:
     return per_row[0] if len(per_row) == 1 else floats.total(per_row, axis=0)
 
 
-def _ordered_input_gradient(u: Array, weights: Sequence[Array], order: Sequence[int]) -> Array:
+def _ordered_projections(x: Array, weights: Sequence[Array]) -> Sequence[Array]:
+    """One contraction over the columns of all."""
+    joined = floats.contract(x, np.concatenate(weights, axis=1))
+    return _columns(joined, weights[0].shape[1])
+
+
+def _columns(joined: Array, width: int) -> Sequence[Array]:
+    return [joined[..., at : at + width] for at in range(0, joined.shape[-1], width)]
+
+
+def _ordered_weight_gradients(x: Array, upstreams: Sequence[Array]) -> Sequence[Array]:
+    joined = _ordered_weight_gradient(x, np.concatenate(upstreams, axis=-1))
+    return _columns(joined, upstreams[0].shape[-1])
+
+
+def _ordered_table_gradient(u: Array, x: Array) -> Array:
+    """As that of the transposed table: its sums run along many columns."""
+    return _ordered_weight_gradient(x, u).T
+
+
+def _ordered_input_gradient(
+    upstreams: Sequence[Array], weights: Sequence[Array], order: Sequence[int]
+) -> Array:
     """One contraction per projection, added in the order in which their nodes are visited."""
-    width = weights[0].shape[1]
-    arrived = (
-        floats.contract(u[..., i * width : (i + 1) * width], weights[i].swapaxes(0, 1))
-        for i in order
-    )
+    arrived = (floats.contract(upstreams[i], weights[i].swapaxes(0, 1)) for i in order)
     result = next(arrived)
     for contribution in arrived:
         result += contribution
     return result
+
+
+def _ordered_rotation(cosines: Array, sines: Array) -> tuple[Turn, Turn]:
+    """(l * c - r * s, l * s + r * c) per adjacent pair, every -0.0 made +0.0.
+
+    Written over both of a pair at once: l * c + r * -s and r * c + l * s have the same bits.
+    """
+    scales, crosses = np.empty((2, *cosines.shape, 2))
+    scales[..., 0] = scales[..., 1] = cosines
+    np.negative(sines, out=crosses[..., 0])
+    crosses[..., 1] = sines
+
+    def turned(x: Array, crosses: Array) -> Array:
+        pairs = x.reshape(*x.shape[:-1], -1, 2)
+        result = np.multiply(pairs, scales, order="C")
+        result += pairs[..., ::-1] * crosses
+        result += 0.0
+        return result.reshape(x.shape)
+
+    return lambda x: turned(x, crosses), lambda x: turned(x, -crosses)
 
 
 def _ordered_mean_square(x: Array) -> Array:
@@ -146,14 +185,21 @@ def _ordered_causal(scores: Array, allowed: Mask, hidden: Mask) -> Array:
     return _normalised(rows, groups, first)[0].reshape(shape)
 
 
-def _ordered_row_losses(rows: Array, targets: Ids) -> tuple[Array, Array]:
+def _ordered_row_losses(rows: Array, targets: Ids) -> tuple[Array, Callable[[Array], Array]]:
     maximum = np.maximum.reduce(rows, axis=1)
     shifted = rows - maximum[:, None]
     _, groups, first = _first_greatest(shifted)
     probabilities, tail = _normalised(floats.exp(shifted), groups, first)
     losses = maximum - rows[groups, targets]
     losses += floats.log1p(tail)
-    return losses, probabilities
+
+    def gradient(k: Array) -> Array:
+        result = probabilities * k
+        result[groups, targets] = (probabilities[groups, targets] - 1.0) * k
+        result += 0.0
+        return result
+
+    return losses, gradient
 
 
 def _first_greatest(shifted: Array) -> tuple[Array, Ids, Ids]:
@@ -190,29 +236,67 @@ def _ordered_total(losses: Array) -> Array:
 
 
 def _ordered_is_moderate(values: Array) -> bool:
-    """A greatest and a least value add nothing: they have no order and enter no BLAS."""
-    return lies_between(values, -MODERATE, MODERATE)
+    """Told by a sum of squares far below the edge, in whatever order, else value by value.
+
+    A greatest and a least value add nothing: what lies near the edge is decided without rounding.
+    """
+    if values.flags.c_contiguous and np.vdot(values, values) < MODERATE:
+        return True
+    least = np.minimum.reduce(values, axis=None, initial=MODERATE)
+    greatest = np.maximum.reduce(values, axis=None, initial=-MODERATE)
+    return bool(-MODERATE < least and greatest < MODERATE)
 
 
 # --- blas-f64: matrix products on views, numpy's own functions and sums, in place ----------------
 
 
 def _blas_product(a: Array, b: Array) -> Array:
+    """By `dot` where two matrices meet: the same product at half the cost of a small call."""
     product: Array
-    if b.ndim == 2 and a.ndim > 2:
-        product = (a.reshape(-1, a.shape[-1]) @ b).reshape(*a.shape[:-1], b.shape[1])
-    else:
+    if b.ndim > 2:
         product = a @ b
+    elif a.ndim > 2:
+        product = a.reshape(-1, a.shape[-1]).dot(b).reshape(*a.shape[:-1], b.shape[1])
+    else:
+        product = a.dot(b)
     return product
 
 
+def _blas_projections(x: Array, weights: Sequence[Array]) -> Sequence[Array]:
+    rows, batch = x.reshape(-1, x.shape[-1]), x.shape[:-1]
+    return [rows.dot(weight).reshape(*batch, weight.shape[1]) for weight in weights]
+
+
 def _blas_weight_gradient(x: Array, u: Array) -> Array:
-    gradient: Array = x.reshape(-1, x.shape[-1]).T @ u.reshape(-1, u.shape[-1])
+    gradient: Array = x.reshape(-1, x.shape[-1]).T.dot(u.reshape(-1, u.shape[-1]))
     return gradient
 
 
-def _blas_input_gradient(u: Array, weights: Sequence[Array], _: Sequence[int]) -> Array:
-    return _blas_product(u, np.concatenate(weights, axis=1).T)
+def _blas_weight_gradients(x: Array, upstreams: Sequence[Array]) -> Sequence[Array]:
+    columns = x.reshape(-1, x.shape[-1]).T
+    return [columns.dot(u.reshape(-1, u.shape[-1])) for u in upstreams]
+
+
+def _blas_input_gradient(
+    upstreams: Sequence[Array], weights: Sequence[Array], order: Sequence[int]
+) -> Array:
+    first, *others = order
+    result: Array = _blas_product(upstreams[first], weights[first].T)
+    for i in others:
+        result += _blas_product(upstreams[i], weights[i].T)
+    return result
+
+
+def _blas_rotation(cosines: Array, sines: Array) -> tuple[Turn, Turn]:
+    """A pair is a complex number, and its turn a product."""
+    turn = np.empty(cosines.shape, dtype=np.complex128)
+    turn.real, turn.imag = cosines, sines
+
+    def turned(x: Array, turn: Turns) -> Array:
+        result: Array = np.multiply(x.view(np.complex128), turn, order="C").view(np.float64)
+        return result
+
+    return lambda x: turned(x, turn), lambda x: turned(x, turn.conj())
 
 
 def _blas_mean_square(x: Array) -> Array:
@@ -256,16 +340,21 @@ def _blas_causal(scores: Array, _: Mask, hidden: Mask) -> Array:
     return scores
 
 
-def _blas_row_losses(rows: Array, targets: Ids) -> tuple[Array, Array]:
-    maximum = np.maximum.reduce(rows, axis=1, keepdims=True)
-    probabilities = rows - maximum
-    chosen = probabilities[np.arange(len(rows)), targets]
-    np.exp(probabilities, out=probabilities)
-    normalizer = np.add.reduce(probabilities, axis=1, keepdims=True)
-    probabilities /= normalizer
+def _blas_row_losses(rows: Array, targets: Ids) -> tuple[Array, Callable[[Array], Array]]:
+    at = np.arange(len(rows)), targets
+    exponentials = rows - np.maximum.reduce(rows, axis=1, keepdims=True)
+    chosen = exponentials[at]
+    np.exp(exponentials, out=exponentials)
+    normalizer = np.add.reduce(exponentials, axis=1, keepdims=True)
     losses: Array = np.log(normalizer[:, 0])
     losses -= chosen
-    return losses, probabilities
+
+    def gradient(k: Array) -> Array:
+        result: Array = exponentials * (k / normalizer)
+        result[at] -= k
+        return result
+
+    return losses, gradient
 
 
 def _blas_total(losses: Array) -> Array:
@@ -282,8 +371,12 @@ ORDERED: Final = Kernel(
     name="ordered-f64",
     claims_bits=True,
     product=_ordered_product,
+    projections=_ordered_projections,
     weight_gradient=_ordered_weight_gradient,
+    weight_gradients=_ordered_weight_gradients,
+    table_gradient=_ordered_table_gradient,
     input_gradient=_ordered_input_gradient,
+    rotation=_ordered_rotation,
     mean_square=_ordered_mean_square,
     inverse_root=_ordered_inverse_root,
     row_dots=_ordered_row_dots,
@@ -298,8 +391,12 @@ BLAS: Final = Kernel(
     name="blas-f64",
     claims_bits=False,
     product=_blas_product,
+    projections=_blas_projections,
     weight_gradient=_blas_weight_gradient,
+    weight_gradients=_blas_weight_gradients,
+    table_gradient=_blas_weight_gradient,
     input_gradient=_blas_input_gradient,
+    rotation=_blas_rotation,
     mean_square=_blas_mean_square,
     inverse_root=_blas_inverse_root,
     row_dots=_blas_row_dots,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any, TypeAlias
 
@@ -42,16 +42,25 @@ class _Thread(threading.local):
 _THREAD = _Thread()
 
 
-@contextmanager
-def quiet_pass() -> Iterator[None]:
-    """While open, no operation or reverse rule warns of an overflow, or pays for saying so."""
-    before = _THREAD.quiet
-    with np.errstate(all="ignore"):
+class _Quiet:
+    """Saves a generator for each pass, which would cost more than what it does."""
+
+    __slots__ = ("_before", "_errors")
+
+    def __enter__(self) -> None:
+        self._before = _THREAD.quiet
+        self._errors = np.errstate(all="ignore")
+        self._errors.__enter__()
         _THREAD.quiet = True
-        try:
-            yield
-        finally:
-            _THREAD.quiet = before
+
+    def __exit__(self, *raised: object) -> None:
+        _THREAD.quiet = self._before
+        self._errors.__exit__()
+
+
+def quiet_pass() -> AbstractContextManager[None]:
+    """While open, no operation or reverse rule warns of an overflow, or pays for saying so."""
+    return _Quiet()
 
 
 def is_quiet() -> bool:

@@ -71,10 +71,15 @@ def _unguarded(kernel: Kernel) -> Kernel:
     return replace(kernel, is_moderate=lambda _: True)
 
 
-@fusion((fused, "lies_between"), kind="mistake", source="numerics.md section 1")
+@fusion((fused, "_check_roots"), kind="mistake", source="numerics.md section 1")
 def fused_mean_guard_removed(_: Any) -> Any:
     """A mean square that overflows gives a harmless inverse root of 0."""
-    return lambda values, low, _: bool((values > low).all())
+
+    def check(stable: Array, epsilon: float, kernel: Kernel) -> None:
+        if not (stable > 0.0).all():
+            raise OutOfRange
+
+    return check
 
 
 @fusion((fused, "_attended"), kind="mistake", source="numerics.md section 1")
@@ -133,9 +138,10 @@ def fused_gate_and_up_in_one_sum(right: Any) -> Any:
     def gated(*given: Any) -> Any:
         kernel = given[-1]
 
-        def together(u: Array, weights: Any, order: Any) -> Array:
+        def together(upstreams: Any, weights: Any, order: Any) -> Array:
             del order
-            joined: Array = kernel.product(u, np.concatenate(weights, axis=1).swapaxes(0, 1))
+            u, columns = np.concatenate(upstreams, axis=-1), np.concatenate(weights, axis=1)
+            joined: Array = kernel.product(u, columns.swapaxes(0, 1))
             return joined
 
         return right(*given[:-1], replace(kernel, input_gradient=together))
