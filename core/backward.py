@@ -58,6 +58,7 @@ class ReversePass:
         self.adjoints: dict[int, Array] = {id(output): self.seed}
         self._edges = edges
         self._unlooked: set[int] = set()  # nodes to which fused ones have delivered
+        self._has_fused = False
         self._walk()
 
     @cached_property
@@ -107,6 +108,10 @@ class ReversePass:
         -0.0, gives both zeros one sum.
         """
         adjoints = self.adjoints
+        self._has_fused = True
+        if child._vjp.add_to is not None and id(child._parents[0]) in adjoints:
+            child._vjp.add_to(adjoints[id(child._parents[0])], upstream)
+            return
         for parent, contribution in zip(child._parents, child._vjp.rule(upstream), strict=True):
             key = id(parent)
             previous = adjoints.get(key)
@@ -115,6 +120,8 @@ class ReversePass:
             elif not parent.tracked:
                 if not is_finite(contribution):
                     raise OutOfRange
+            elif previous is not None and key in self._unlooked:  # an array of this pass alone
+                np.add(previous, contribution, out=previous)
             else:
                 before = 0.0 if previous is None else previous
                 adjoints[key] = np.asarray(before + contribution)
@@ -198,11 +205,24 @@ class ReversePass:
                 if adjoint is None:
                     prospective.append((node, node._gradient))
                     continue
+                if self._has_fused and adjoint.base is None:
+                    prospective.append((node, self._added_in_place(node, adjoint)))
+                    continue
                 after = np.asarray(node._gradient + adjoint)
                 if not is_finite(after):
                     self._refuse_accumulated(after, node, adjoint)
                 prospective.append((node, after))
         return prospective
+
+    def _added_in_place(self, node: Parameter, adjoint: Array) -> Array:
+        """The accumulated gradient in the storage of the adjoint, which nobody else has.
+
+        A sum that overflows is refused by the steps, which still have both of its terms.
+        """
+        np.add(node._gradient, adjoint, out=adjoint)
+        if not is_finite(adjoint):
+            raise OutOfRange
+        return adjoint
 
     def _refuse_accumulated(self, after: Array, node: Parameter, adjoint: Array) -> None:
         at, value = cast("tuple[int, float]", first_non_finite(after))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,25 @@ __all__ = ["BLAS", "KERNELS", "ORDERED", "Kernel", "OutOfRange"]
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Turns: TypeAlias = npt.NDArray[np.complex128]
-Turn: TypeAlias = Callable[[Array], Array]
+Turn: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
 
 # The magnitude from which on a fused operation leaves the decision to its steps.
 MODERATE = 1e150
+ONE = np.array(1.0)  # a cheaper operand than a Python number
+# Up to this magnitude exponentials of scores, and their sums, neither overflow nor vanish.
+UNSHIFTED = 500.0
+
+
+class Rotation(NamedTuple):
+    """How queries and keys [..., d_h] turn, their adjacent pairs by the angles of their cells.
+
+    turn, turn_back: query, key -> both turned, or their adjoints turned back
+    scale:           what scores of such queries and keys are to be multiplied by
+    """
+
+    turn: Turn
+    turn_back: Turn
+    scale: float
 
 
 class OutOfRange(ArithmeticError):
@@ -37,14 +52,13 @@ class Kernel:
     name:            as run records spell it
     claims_bits:     whether its results are the specification's bits, or only within the bounds
     product:         [..., R, K] x [..., K, C] -> [..., R, C], batch axes broadcast
-    projections:     x [B, T, I], weights [I, O_i] -> x @ each weight
-    weight_gradient: x [B, T, I], u [B, T, O] -> the gradient [I, O] of x @ weight
-    weight_gradients: x, one u for each of several weights of one width O -> their gradients
-    table_gradient:  u [B, T, V], x [B, T, D] -> the gradient [V, D] of x @ table^T
-    input_gradient:  one u [B, T, O_i] for each of the weights [I, O_i], the order in which
-        their contributions arrive -> [B, T, I]
-    rotation:        cosines, sines -> what turns the adjacent pairs of x [..., d_h] by their
-        angles, and what turns them back
+    projections:     x [R, I], weights [I, O] -> x @ each weight
+    weight_gradient: x [R, I], u [R, O], B rows of R / B tokens -> the gradient [I, O] of x @ weight
+    weight_gradients: x, one u for each of several weights of one width O, B -> their gradients
+    table_gradient:  u [R, V], x [R, D], B -> the gradient [V, D] of x @ table^T
+    input_gradient:  one u [R, O] for each of the weights [I, O], the order in which their
+        contributions arrive -> [R, I]
+    rotation:        cosines, sines, the scores' scale -> `Rotation`
     mean_square:     [..., D] -> [..., 1]
     inverse_root:    1 / sqrt of positive values
     row_dots:        u, x [..., D] -> [..., 1], the sum of u * x
@@ -60,11 +74,11 @@ class Kernel:
     claims_bits: bool
     product: Callable[[Array, Array], Array]
     projections: Callable[[Array, Sequence[Array]], Sequence[Array]]
-    weight_gradient: Callable[[Array, Array], Array]
-    weight_gradients: Callable[[Array, Sequence[Array]], Sequence[Array]]
-    table_gradient: Callable[[Array, Array], Array]
+    weight_gradient: Callable[[Array, Array, int], Array]
+    weight_gradients: Callable[[Array, Sequence[Array], int], Sequence[Array]]
+    table_gradient: Callable[[Array, Array, int], Array]
     input_gradient: Callable[[Sequence[Array], Sequence[Array], Sequence[int]], Array]
-    rotation: Callable[[Array, Array], tuple[Turn, Turn]]
+    rotation: Callable[[Array, Array, float], Rotation]
     mean_square: Callable[[Array], Array]
     inverse_root: Callable[[Array], Array]
     row_dots: Callable[[Array, Array], Array]
@@ -96,10 +110,13 @@ def _ordered_product(a: Array, b: Array) -> Array:
     return floats.contract(a, b)
 
 
-def _ordered_weight_gradient(x: Array, u: Array) -> Array:
+def _ordered_weight_gradient(x: Array, u: Array, rows: int) -> Array:
     """Tokens ascending within each row, then the rows (numerics_vjp.md section 3)."""
-    per_row = floats.contract(x.swapaxes(-1, -2), u)
-    return per_row[0] if len(per_row) == 1 else floats.total(per_row, axis=0)
+    if rows == 1:
+        return floats.contract(x.T, u)
+    I, O = x.shape[1], u.shape[1]  # noqa: E741 (sizes are single capitals)
+    per_row = floats.contract(x.reshape(rows, -1, I).swapaxes(1, 2), u.reshape(rows, -1, O))
+    return floats.total(per_row, axis=0)
 
 
 def _ordered_projections(x: Array, weights: Sequence[Array]) -> Sequence[Array]:
@@ -109,17 +126,17 @@ def _ordered_projections(x: Array, weights: Sequence[Array]) -> Sequence[Array]:
 
 
 def _columns(joined: Array, width: int) -> Sequence[Array]:
-    return [joined[..., at : at + width] for at in range(0, joined.shape[-1], width)]
+    return [joined[:, at : at + width] for at in range(0, joined.shape[1], width)]
 
 
-def _ordered_weight_gradients(x: Array, upstreams: Sequence[Array]) -> Sequence[Array]:
-    joined = _ordered_weight_gradient(x, np.concatenate(upstreams, axis=-1))
-    return _columns(joined, upstreams[0].shape[-1])
+def _ordered_weight_gradients(x: Array, upstreams: Sequence[Array], rows: int) -> Sequence[Array]:
+    joined = _ordered_weight_gradient(x, np.concatenate(upstreams, axis=1), rows)
+    return _columns(joined, upstreams[0].shape[1])
 
 
-def _ordered_table_gradient(u: Array, x: Array) -> Array:
+def _ordered_table_gradient(u: Array, x: Array, rows: int) -> Array:
     """As that of the transposed table: its sums run along many columns."""
-    return _ordered_weight_gradient(x, u).T
+    return _ordered_weight_gradient(x, u, rows).T
 
 
 def _ordered_input_gradient(
@@ -133,7 +150,7 @@ def _ordered_input_gradient(
     return result
 
 
-def _ordered_rotation(cosines: Array, sines: Array) -> tuple[Turn, Turn]:
+def _ordered_rotation(cosines: Array, sines: Array, scale: float) -> Rotation:
     """(l * c - r * s, l * s + r * c) per adjacent pair, every -0.0 made +0.0.
 
     Written over both of a pair at once: l * c + r * -s and r * c + l * s have the same bits.
@@ -143,14 +160,15 @@ def _ordered_rotation(cosines: Array, sines: Array) -> tuple[Turn, Turn]:
     np.negative(sines, out=crosses[..., 0])
     crosses[..., 1] = sines
 
-    def turned(x: Array, crosses: Array) -> Array:
-        pairs = x.reshape(*x.shape[:-1], -1, 2)
-        result = np.multiply(pairs, scales, order="C")
+    def turned(x: Array, y: Array, crosses: Array) -> tuple[Array, Array]:
+        pairs = np.concatenate((x[None], y[None])).reshape(2, *x.shape[:-1], -1, 2)
+        result = pairs * scales
         result += pairs[..., ::-1] * crosses
-        result += 0.0
-        return result.reshape(x.shape)
+        result += floats.ZERO
+        both = result.reshape(2, *x.shape)
+        return both[0], both[1]
 
-    return lambda x: turned(x, crosses), lambda x: turned(x, -crosses)
+    return Rotation(lambda x, y: turned(x, y, crosses), lambda x, y: turned(x, y, -crosses), scale)
 
 
 def _ordered_mean_square(x: Array) -> Array:
@@ -244,7 +262,7 @@ def _ordered_is_moderate(values: Array) -> bool:
         return True
     least = np.minimum.reduce(values, axis=None, initial=MODERATE)
     greatest = np.maximum.reduce(values, axis=None, initial=-MODERATE)
-    return bool(-MODERATE < least and greatest < MODERATE)
+    return bool(least > -MODERATE and greatest < MODERATE)
 
 
 # --- blas-f64: matrix products on views, numpy's own functions and sums, in place ----------------
@@ -252,62 +270,61 @@ def _ordered_is_moderate(values: Array) -> bool:
 
 def _blas_product(a: Array, b: Array) -> Array:
     """By `dot` where two matrices meet: the same product at half the cost of a small call."""
-    product: Array
-    if b.ndim > 2:
-        product = a @ b
-    elif a.ndim > 2:
-        product = a.reshape(-1, a.shape[-1]).dot(b).reshape(*a.shape[:-1], b.shape[1])
-    else:
-        product = a.dot(b)
+    product: Array = a.dot(b) if b.ndim == 2 else a @ b
     return product
 
 
 def _blas_projections(x: Array, weights: Sequence[Array]) -> Sequence[Array]:
-    rows, batch = x.reshape(-1, x.shape[-1]), x.shape[:-1]
-    return [rows.dot(weight).reshape(*batch, weight.shape[1]) for weight in weights]
+    return [x.dot(weight) for weight in weights]
 
 
-def _blas_weight_gradient(x: Array, u: Array) -> Array:
-    gradient: Array = x.reshape(-1, x.shape[-1]).T.dot(u.reshape(-1, u.shape[-1]))
+def _blas_weight_gradient(x: Array, u: Array, _: int) -> Array:
+    gradient: Array = x.T.dot(u)
     return gradient
 
 
-def _blas_weight_gradients(x: Array, upstreams: Sequence[Array]) -> Sequence[Array]:
-    columns = x.reshape(-1, x.shape[-1]).T
-    return [columns.dot(u.reshape(-1, u.shape[-1])) for u in upstreams]
+def _blas_weight_gradients(x: Array, upstreams: Sequence[Array], _: int) -> Sequence[Array]:
+    columns = x.T
+    return [columns.dot(u) for u in upstreams]
 
 
 def _blas_input_gradient(
     upstreams: Sequence[Array], weights: Sequence[Array], order: Sequence[int]
 ) -> Array:
     first, *others = order
-    result: Array = _blas_product(upstreams[first], weights[first].T)
+    result: Array = upstreams[first].dot(weights[first].T)
     for i in others:
-        result += _blas_product(upstreams[i], weights[i].T)
+        result += upstreams[i].dot(weights[i].T)
     return result
 
 
-def _blas_rotation(cosines: Array, sines: Array) -> tuple[Turn, Turn]:
-    """A pair is a complex number, and its turn a product."""
+def _blas_rotation(cosines: Array, sines: Array, scale: float) -> Rotation:
+    """A pair is a complex number, and its turn a product; that of a query has the scale in it."""
     turn = np.empty(cosines.shape, dtype=np.complex128)
     turn.real, turn.imag = cosines, sines
+    scaled = turn * scale
+    back, scaled_back = turn.conj(), scaled.conj()
 
     def turned(x: Array, turn: Turns) -> Array:
         result: Array = np.multiply(x.view(np.complex128), turn, order="C").view(np.float64)
         return result
 
-    return lambda x: turned(x, turn), lambda x: turned(x, turn.conj())
+    return Rotation(
+        lambda query, key: (turned(query, scaled), turned(key, turn)),
+        lambda query, key: (turned(query, scaled_back), turned(key, back)),
+        1.0,
+    )
 
 
 def _blas_mean_square(x: Array) -> Array:
     mean: Array = _blas_row_dots(x, x)
-    mean /= x.shape[-1]
+    mean /= float(x.shape[-1])
     return mean
 
 
 def _blas_inverse_root(values: Array) -> Array:
     root: Array = np.sqrt(values)
-    np.divide(1.0, root, out=root)
+    np.divide(ONE, root, out=root)
     return root
 
 
@@ -325,13 +342,17 @@ def _blas_sigmoid(x: Array) -> Array:
     """1 / (1 + exp(-x)): an exponential that overflows gives the right 0."""
     s: Array = np.negative(x)
     np.exp(s, out=s)
-    s += 1.0
-    np.divide(1.0, s, out=s)
+    s += ONE
+    np.divide(ONE, s, out=s)
     return s
 
 
 def _blas_causal(scores: Array, _: Mask, hidden: Mask) -> Array:
-    _shift_rows(scores, hidden)
+    """A row's shift cancels in its probabilities: small scores, as a sum tells, need none."""
+    if np.vdot(scores, scores) < UNSHIFTED * UNSHIFTED:
+        np.copyto(scores, -np.inf, where=hidden)
+    else:
+        _shift_rows(scores, hidden)
     np.exp(scores, out=scores)
     normalizer = np.add.reduce(scores, axis=-1, keepdims=True)
     if hidden.ndim > 2:

@@ -279,7 +279,14 @@ class RmsNorm:
         if kernel is None or getattr(x, "shape", ())[-1:] != gain.shape:
             return steps(x)
         return fused.either(
-            context, fused.norm, x, gain, x, x, steps=steps, epsilon=self.epsilon, kernel=kernel
+            context,
+            fused.norm,
+            x,
+            gain,
+            *fused.norm_uses(x, kernel)[1:],
+            steps=steps,
+            epsilon=self.epsilon,
+            kernel=kernel,
         )
 
     def inspect(self, x: Tensor, *, context: Context = RECORDING) -> dict[str, Tensor]:

@@ -89,7 +89,7 @@ class PreparedDecoderInput:
         """Everything the run reads, guarded against assignment; then all checks once more."""
         parameters = backbone.parameters
         nodes = [*parameters, *self._producers.nodes, self.embeddings]
-        with reading_all([cast("Parameter", n) for n in nodes if n.is_parameter]):
+        with reading_all(cast("list[Parameter]", [n for n in nodes if n.is_parameter])):
             self._validate(backbone, parameters)
             yield
 

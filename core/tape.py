@@ -321,16 +321,12 @@ class Context:
         """
         _check_operation(op)
         name: str = getattr(op, "op_name", getattr(op, "__name__", "operation"))
-        values: list[Array] = []
-        revisions: list[int] = []
-        present, tracked = _Releases.count, False
-        for tensor in tensors:
+        present = _Releases.count
+        for operand, tensor in enumerate(tensors):
             if type(tensor) not in TENSORS or tensor._checked_at != present:
-                _check_operand(tensor, len(values), name)
-            values.append(tensor._value)
-            revisions.append(tensor._revision)
-            tracked = tracked or tensor.tracked
-        given, vjp = op(*values, **arguments)
+                _check_operand(tensor, operand, name)
+        revisions = tuple([tensor._revision for tensor in tensors])
+        given, vjp = op(*[tensor._value for tensor in tensors], **arguments)
         value = given if type(given) is np.ndarray else np.asarray(given)
         if value.dtype != np.float64:
             value = as_float64(value, what=f"{name} result")
@@ -339,9 +335,9 @@ class Context:
         result = Tensor(value, name)
         if self.recording:
             result._parents = tensors
-            result._read_revisions = tuple(revisions)
+            result._read_revisions = revisions
             result._vjp = vjp
-            result.tracked = tracked
+            result.tracked = True in [tensor.tracked for tensor in tensors]
         return result
 
 

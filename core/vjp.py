@@ -53,9 +53,9 @@ class _Quiet:
         self._errors.__enter__()
         _THREAD.quiet = True
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, *raised: Any) -> None:
         _THREAD.quiet = self._before
-        self._errors.__exit__()
+        self._errors.__exit__(*raised)
 
 
 def quiet_pass() -> AbstractContextManager[None]:

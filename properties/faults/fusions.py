@@ -140,7 +140,7 @@ def fused_gate_and_up_in_one_sum(right: Any) -> Any:
 
         def together(upstreams: Any, weights: Any, order: Any) -> Array:
             del order
-            u, columns = np.concatenate(upstreams, axis=-1), np.concatenate(weights, axis=1)
+            u, columns = np.concatenate(upstreams, axis=1), np.concatenate(weights, axis=1)
             joined: Array = kernel.product(u, columns.swapaxes(0, 1))
             return joined
 
@@ -154,8 +154,8 @@ def fused_flat_weight_gradient(right: Any) -> Any:
     """A fused weight gradient is one sum over rows and tokens."""
 
     def gated(*given: Any) -> Any:
-        def flat(x: Array, u: Array) -> Array:
-            return floats.contract(x.reshape(-1, x.shape[-1]).T, u.reshape(-1, u.shape[-1]))
+        def flat(x: Array, u: Array, _: int) -> Array:
+            return floats.contract(x.T, u)
 
         return right(*given[:-1], replace(given[-1], weight_gradient=flat))
 
