@@ -24,9 +24,9 @@ Turn: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
 
 # The magnitude from which on a fused operation leaves the decision to its steps.
 MODERATE = 1e150
-ONE = np.array(1.0)  # a cheaper operand than a Python number
 # Up to this magnitude exponentials of scores, and their sums, neither overflow nor vanish.
 UNSHIFTED = 500.0
+ONE = np.array(1.0)  # a cheaper operand than a Python number
 
 
 class Rotation(NamedTuple):
@@ -254,15 +254,8 @@ def _ordered_total(losses: Array) -> Array:
 
 
 def _ordered_is_moderate(values: Array) -> bool:
-    """Told by a sum of squares far below the edge, in whatever order, else value by value.
-
-    A greatest and a least value add nothing: what lies near the edge is decided without rounding.
-    """
-    if values.flags.c_contiguous and np.vdot(values, values) < MODERATE:
-        return True
-    least = np.minimum.reduce(values, axis=None, initial=MODERATE)
-    greatest = np.maximum.reduce(values, axis=None, initial=-MODERATE)
-    return bool(least > -MODERATE and greatest < MODERATE)
+    """Value by value: magnitudes add nothing, have no order and enter no BLAS."""
+    return bool(np.count_nonzero(np.abs(values) < MODERATE) == values.size)
 
 
 # --- blas-f64: matrix products on views, numpy's own functions and sums, in place ----------------
