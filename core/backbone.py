@@ -138,6 +138,7 @@ class DecoderBackbone:
         The steps between stay uninspected; an ordered kernel gives the bits of `forward`.
         Refuses: as `forward`
         """
+        check_kind(prepared, PreparedDecoderInput, "prepared input")
         if self.kernel is None:
             return self.forward(prepared).hidden
         context, layout, kernel = prepared.context, prepared.layout, self.kernel
@@ -145,7 +146,6 @@ class DecoderBackbone:
         def stage(_: int, block: DecoderBlock, x: Tensor) -> Tensor:
             return block.forward(x, layout=layout, context=context, kernel=kernel)
 
-        check_kind(prepared, PreparedDecoderInput, "prepared input")
         with prepared.reading(self):
             x = self.run_blocks(prepared.embeddings, stage)[-1]
             with at_stage("final_norm"):

@@ -109,8 +109,9 @@ class Tensor:
         Refuses: state/graph-released (this node), state/untracked-output,
             shape/seed-shape-mismatch (no seed), state/graph-released (an ancestor),
             shape/ragged-ids, numeric/not-real, shape/seed-shape-mismatch,
-            numeric/non-finite-seed, binding/stale-operand-value, shape/contribution-mismatch,
-            numeric/non-finite-vjp, numeric/non-finite-pass-adjoint,
+            numeric/non-finite-seed, binding/stale-operand-value, numeric/not-real (a
+            contribution), shape/contribution-mismatch, numeric/non-finite-vjp,
+            numeric/non-finite-pass-adjoint,
             numeric/non-finite-accumulated-gradient, state/gradient-borrowed (in this order;
             nothing is changed by a refused call)
         Source:  tape.md section 5, numerics_vjp.md section 1

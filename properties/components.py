@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import is_dataclass
+from importlib import import_module
 from itertools import pairwise
+from pkgutil import iter_modules
 from typing import Any, TypeAlias
 
 from logitproof import core
@@ -38,6 +41,10 @@ __all__ = ["CoreComponents"]
 Rows: TypeAlias = Sequence[Sequence[int]]
 
 
+def _event(action: Any, name: str, size: int, workspace: int, of: str) -> liveness.Event:
+    return liveness.Event(action=action, name=name, bytes=size, workspace=workspace, of=of)
+
+
 class CoreComponents:
     """The methods behind the capabilities of `laws.protocol.Components`."""
 
@@ -62,6 +69,13 @@ class CoreComponents:
     parts: Any = core
     checks: Any = gradcheck
     decoder: Decoder
+
+    def value_types(self) -> Iterator[type]:
+        """Every dataclass, where it is defined."""
+        for module in iter_modules(core.__path__, f"{core.__name__}."):
+            for kind in vars(import_module(module.name)).values():
+                if isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module.name:
+                    yield kind
 
     def rotation(self, width: int, capacity: int, base: float) -> Any:
         """The core's rotary table."""
@@ -114,11 +128,25 @@ class CoreComponents:
 
     def measured(self, events: Iterable[tuple[Any, str, int, int, str]]) -> tuple[Any, Any, Any]:
         """By the planner's measure."""
-        lived = liveness.measure(
-            liveness.Event(action=action, name=name, bytes=size, workspace=workspace, of=of)
-            for action, name, size, workspace, of in events
-        )
+        lived = liveness.measure(_event(*event) for event in events)
         return lived.resident_peak, lived.workspace, lived.combined_peak
+
+    def repeated(
+        self,
+        events: Iterable[tuple[Any, str, int, int, str]],
+        times: int,
+        *,
+        descending: bool,
+        elide: bool,
+    ) -> Iterator[tuple[Any, ...]]:
+        """By the planner's timeline."""
+        told = tuple(_event(*event) for event in events)
+        again = liveness.Repeat(times=times, events=told, descending=descending)
+        for point in liveness.measure([again], elide=elide).timeline:
+            if isinstance(point, liveness.Point):
+                yield point.event.name, point.live
+            else:
+                yield point.times, point.change_bytes, point.live
 
     def projection_fits(self, tokens: int, tokens_per_second: int, wall_seconds: int) -> bool:
         """The planner's projection."""

@@ -23,7 +23,7 @@ def register() -> None:
     settings.register_profile(
         "soak",
         fixed,
-        max_examples=2000,
+        max_examples=250,
         derandomize=False,
         database=DirectoryBasedExampleDatabase(".hypothesis/examples"),
     )
@@ -38,3 +38,8 @@ def load() -> None:
 def examples() -> int:
     """How many cases the loaded profile gives a law that draws them itself."""
     return settings().max_examples
+
+
+def new_seed() -> int:
+    """Of a run that varies: no two are alike, and it is shown, so that each can be repeated."""
+    return int.from_bytes(os.urandom(4), "big")

@@ -98,17 +98,19 @@ def test_ordered_is_the_default() -> None:
     assert Decoder(TINY, SplitMix64(7)).kernel is ORDERED
 
 
-@pytest.mark.parametrize("law", TRUTH)
-def test_the_fast_kernel_stays_within_the_derived_bounds(law: str) -> None:
+ASKED = [law.id for law in laws.REGISTRY.values() if not law.missing(BlasSubject())]
+
+
+@pytest.mark.parametrize("law", ASKED)
+def test_the_fast_kernel_keeps_what_it_claims(law: str) -> None:
     outcome = laws.REGISTRY[law](BlasSubject())
     assert outcome.holds, outcome.difference
-    assert outcome.cases >= 10
+    assert outcome.cases > 0
 
 
 def test_the_fast_kernel_claims_no_law_of_bits() -> None:
-    asked = [law.id for law in laws.REGISTRY.values() if not law.missing(BlasSubject())]
-    assert not [law for law in asked if "specified-bits" in laws.REGISTRY[law].needs]
-    assert set(TRUTH) <= set(asked)
+    assert not [law for law in ASKED if "specified-bits" in laws.REGISTRY[law].needs]
+    assert set(TRUTH) < set(ASKED)
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)

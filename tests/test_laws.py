@@ -1,6 +1,6 @@
 """The laws: each holds for both decoders shipped, is tried on what hides mistakes, and speaks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from logitproof.properties import profiles
+from logitproof.properties.faults import REGISTRY as FAULTS
 from logitproof.properties.laws import REGISTRY, Law
 from logitproof.properties.laws.cases import Case, full_cases, mixed_cases, padded_cases
 from logitproof.properties.laws.difference import first_difference, first_named_difference
 from logitproof.properties.scalar import C_LIBRARY
-from logitproof.properties.subjects import CoreSubject, ScalarSubject
+from logitproof.properties.subjects import CoreSubject, ScalarSubject, StepsSubject
 from logitproof.properties.verify.environment import GLIBC_FMA, c_library_functions
+from logitproof.properties.verify.reseeding import drawn_from
 
 LAWS = list(REGISTRY.values())
 OF_SCALAR = [law for law in LAWS if not law.missing(ScalarSubject())]
@@ -22,25 +24,25 @@ OF_C_LIBRARY = [law for law in LAWS if not law.missing(ScalarSubject(C_LIBRARY))
 
 @pytest.mark.property
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.id)
-def test_the_core_keeps(law: Law) -> None:
-    outcome = law(CoreSubject(), profiles.examples())
+def test_the_core_keeps(law: Law, seed: int | None) -> None:
+    outcome = drawn_from(seed, law)(CoreSubject(), profiles.examples())
     assert outcome.holds, outcome
     assert outcome.cases > 0
 
 
 @pytest.mark.property
 @pytest.mark.parametrize("law", OF_SCALAR, ids=lambda law: law.id)
-def test_the_scalar_decoder_keeps(law: Law) -> None:
-    outcome = law(ScalarSubject(), profiles.examples())
+def test_the_scalar_decoder_keeps(law: Law, seed: int | None) -> None:
+    outcome = drawn_from(seed, law)(ScalarSubject(), profiles.examples())
     assert outcome.holds, outcome
 
 
 @pytest.mark.property
 @pytest.mark.parametrize("law", OF_C_LIBRARY, ids=lambda law: law.id)
-def test_the_scalar_decoder_on_the_c_library_keeps(law: Law) -> None:
+def test_the_scalar_decoder_on_the_c_library_keeps(law: Law, seed: int | None) -> None:
     answer = c_library_functions()
     assert answer == GLIBC_FMA or pytest.skip(f"the functions here are those of {answer}")
-    outcome = law(ScalarSubject(C_LIBRARY), profiles.examples())
+    outcome = drawn_from(seed, law)(ScalarSubject(C_LIBRARY), profiles.examples())
     assert outcome.holds, outcome
 
 
@@ -64,6 +66,19 @@ def test_the_scalar_operations_are_judged_like_the_cores() -> None:
     judged = {law.id for law in OF_SCALAR} - {law.id for law in OF_C_LIBRARY}
     assert judged == {law.id for law in LAWS if law.needs == ("operation-values",)}
     assert len(judged) == 12
+
+
+class WithoutRowBits(StepsSubject):
+    capabilities: Mapping[str, bool] = {**StepsSubject.capabilities, "row-bits": False}
+
+
+@pytest.mark.parametrize("fault", REGISTRY["poison.table-rows"].faults)
+def test_poison_is_found_by_bounds_where_bits_are_not_claimed(fault: str) -> None:
+    law = REGISTRY["poison.table-rows"]
+    with FAULTS[fault]:
+        outcome = law(WithoutRowBits())
+    assert not outcome.holds
+    assert " within " in (outcome.difference or "")
 
 
 def test_an_implementation_that_raises_breaks_the_law() -> None:

@@ -63,6 +63,14 @@ def test_a_profile_says_how_many_cases(own: Path) -> None:
     assert "test_law[truth.logits-100]" in done.stdout
 
 
+def test_the_profile_that_varies_draws_a_seed_and_says_it(own: Path) -> None:
+    wanted = ("--logitproof-decoder=plugin_decoder:Good", "--logitproof-law=published.losses")
+    fixed, varied = (run(own, *wanted, f"--logitproof-profile={name}") for name in ("ci", "soak"))
+    assert (fixed.returncode, varied.returncode) == (0, 0), varied.stdout
+    assert "--logitproof-seed=" not in fixed.stdout
+    assert "laws drawn from --logitproof-seed=" in varied.stdout
+
+
 def test_a_wrong_decoder_fails_in_words(own: Path) -> None:
     done = run(own, "--logitproof-decoder=plugin_decoder:Ahead", LAWS)
     assert done.returncode == 1

@@ -261,7 +261,8 @@ def test_the_readme_names_every_command_and_demo(name: str) -> None:
 @pytest.mark.parametrize("option", sorted(set(re.findall(r"--[a-z][a-z-]+", README))))
 def test_an_option_of_the_readme_exists(option: str) -> None:
     # Of pip and pytest, of a decoder in an example, and of our plugin.
-    foreign = {"--group", "--hypothesis-profile", "--quiet", "--pyargs", "--flag"}
+    foreign = {"--group", "--quiet", "--pyargs", "--flag"}
+    foreign |= {"--hypothesis-profile", "--hypothesis-seed"}
     plugin = {f"--logitproof-{name}" for name in OPTIONS}
     assert option in foreign | plugin | options_of_commands()
 
@@ -290,7 +291,7 @@ def test_a_bare_import_of_core_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "examples", "varies"), [("quick", 25, "no"), ("ci", 100, "no"), ("soak", 2000, "yes")]
+    ("name", "examples", "varies"), [("quick", 25, "no"), ("ci", 100, "no"), ("soak", 250, "yes")]
 )
 def test_a_profile_is_complete_and_as_the_readme_says(
     name: str, examples: int, varies: str
@@ -302,6 +303,14 @@ def test_a_profile_is_complete_and_as_the_readme_says(
     assert tuple(profile.suppress_health_check) == ()
     assert profile.derandomize == (name != "soak")
     assert (profile.database is None) == (name != "soak")
+
+
+def test_the_profile_that_varies_draws_a_seed_and_says_it() -> None:
+    asked = ("--hypothesis-profile=soak", "--collect-only", "-p", "no:cacheprovider")
+    drawn = python("-m", "pytest", *asked, "tests/test_sizes.py").stdout
+    given = python("-m", "pytest", *asked, "--hypothesis-seed=7", "tests/test_sizes.py").stdout
+    assert re.search(r"^drawn from --hypothesis-seed=\d+$", drawn, re.MULTILINE)
+    assert "drawn from --hypothesis-seed=7" in given
 
 
 def test_the_profile_of_the_command_line_takes_precedence() -> None:

@@ -22,7 +22,7 @@ from logitproof.properties.subjects import CoreSubject, ScalarSubject, StepsSubj
 from logitproof.properties.verify import census, environment
 from logitproof.properties.verify.command import verify
 from logitproof.properties.verify.report import Report, Verdict, lines
-from logitproof.properties.verify.reseeding import reseeded
+from logitproof.properties.verify.reseeding import drawn_from, reseeded
 from logitproof.properties.verify.running import Plan
 
 Output = pytest.CaptureFixture[str]
@@ -268,6 +268,14 @@ def test_a_seed_gives_other_sizes_and_layouts_of_the_same_kind() -> None:
 def test_a_seed_leaves_published_figures_as_they_are() -> None:
     for_all = [case for law in FEW.values() for case in law.cases(0)]
     assert [reseeded(case, 7) for case in for_all] == for_all
+
+
+def test_a_law_is_drawn_from_a_seed_or_takes_its_fixed_cases() -> None:
+    law = laws.REGISTRY["decoder.prefix-causality"]
+    fixed, drawn = [*law.cases(5)], [*drawn_from(7, law).cases(5)]
+    assert [*drawn_from(None, law).cases(5)] == fixed
+    assert drawn == [reseeded(case, 7) for case in fixed]
+    assert drawn != fixed
 
 
 def test_the_soak_profile_draws_a_seed_and_says_it(capsys: Output) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from logitproof.core import floats, fused, unfolding
+from logitproof.core import floats, fused, kernels, unfolding
 from logitproof.core.floats import Array
 from logitproof.core.kernels import Kernel, OutOfRange
 from logitproof.core.layout import SequenceLayout
@@ -33,6 +33,20 @@ def _norm_with(right: Any, change: Callable[[Array, Array, Array, Array], Parts]
         return value, lambda upstream: change(*reverse(upstream))
 
     return normalised
+
+
+@fusion(
+    (kernels, "lies_between"), (fused, "lies_between"), kind="mistake", source="tape.md section 4"
+)
+def guard_of_one_side_for_many(right: Any, _: Any) -> Any:
+    """Of more values than a few, it is enough for the guard that one end is in its range."""
+
+    def lies_between(values: Array, low: float, high: float) -> bool:
+        if values.size <= floats.FEW:
+            return bool(right(values, low, high))
+        return bool(low < np.min(values)) or bool(np.max(values) < high)
+
+    return lies_between, lies_between
 
 
 @fusion((fused, "_normalised"), kind="order", source=ORDERS)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from logitproof import core
-from logitproof.core import arrays, batches, ops, vjp
+from logitproof.core import arrays, batches, layers, ops, vjp
 
 from .fault import Fault, planted
 
@@ -46,6 +46,12 @@ def whole_floats_are_integers(right: Any) -> Any:
         return right(given, **facts)
 
     return as_integers
+
+
+@mistake((layers, "_shaped"), source="layers.md section 1")
+def flat_ids_in_column_order(right: Any) -> Any:
+    """Flat ids fill their shape column by column."""
+    return lambda ids, shape: ids.reshape(right(ids, shape).shape, order="F")
 
 
 @mistake((core, "pack_documents"), source="inputs.md section 8")

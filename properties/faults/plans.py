@@ -20,6 +20,7 @@ from logitproof.core import (
     traffic,
     workspace,
 )
+from logitproof.core.rope import RotaryTable
 from logitproof.core.vjp import Vjp, named
 
 from .fault import Fault, planted
@@ -51,6 +52,18 @@ def tied_table_subtracted(right: Any) -> Any:
         return replace(counted, total=counted.total - counted.embedding)
 
     return of_groups
+
+
+@mistake((RotaryTable, "nbytes"), source="config_planner.md section 7")
+def sines_not_counted(_: Any) -> Any:
+    """The bytes of a rotary table leave out the sines."""
+    return property(lambda table: table.frequencies.nbytes + table.cosines.nbytes)
+
+
+@mistake((liveness, "_numbered"), source="config_planner.md section 8")
+def last_round_of_another_number(right: Any) -> Any:
+    """Every round but the first bears the number of the first but one."""
+    return lambda event, i: right(event, min(i, 1))
 
 
 @mistake((census, "of_groups"), source="cases: plan-ceil-float")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from logitproof.core import canonical, errors, fields, identity
+from logitproof.core import backbone, batches, canonical, errors, fields, identity
 from logitproof.core.canonical import Number, _Scanner
 from logitproof.core.initial import SplitMix64
 from logitproof.core.tokenizer import BpeTokenizer, _Pieces
@@ -29,6 +30,32 @@ def keys_unsorted(_: Any) -> Any:
         return (json.dumps(value, separators=(",", ":"), ensure_ascii=False) + "\n").encode()
 
     return encode
+
+
+def _remade(right: type, **flags: bool) -> type:
+    """The record with other flags."""
+    members = {n: v for n, v in vars(right).items() if n in ("__annotations__", "__module__")}
+    made = type(right.__name__, right.__mro__[1:2], members)
+    flags = {"frozen": True, "kw_only": True, **flags}
+    return dataclass(**flags)(made)
+
+
+@mistake((backbone, "ExecutionIdentity"), source="STYLE.md section 5")
+def record_that_changes(right: type) -> type:
+    """A record's fields can be set."""
+    return _remade(right, frozen=False, slots=True)
+
+
+@mistake((batches, "TextBatch"), source="STYLE.md section 5")
+def record_by_place(right: type) -> type:
+    """A record takes its fields without their names."""
+    return _remade(right, kw_only=False, slots=True, eq=False)
+
+
+@mistake((errors, "StateRefusal"), source="STYLE.md section 7")
+def refusals_equal_by_fields(right: type) -> type:
+    """Two refusals of the same facts are equal, and none can be hashed."""
+    return _remade(right, frozen=False, repr=False)
 
 
 @mistake((identity, "frame"), source="records.md section 4")

@@ -242,6 +242,18 @@ def softmax_off_by_one(right: Any) -> Any:
     return causal_softmax
 
 
+@mistake((ops, "log_softmax"), source="numerics_vjp.md section 3")
+def log_slopes_without_probabilities(right: Any) -> Any:
+    """The gradient of log-probabilities subtracts the mean of what arrives, whatever they are."""
+
+    @named("log_softmax")
+    def log_softmax(a: Array, *, axis: int) -> Result:
+        value, _ = right(a, axis=axis)
+        return value, Vjp(lambda u: (u - u.mean(axis=axis, keepdims=True),))
+
+    return log_softmax
+
+
 @mistake((ops, "causal_softmax"), source="cases: ad-reused-node")
 def softmax_slope_without_mean(right: Any) -> Any:
     """The reverse rule of the weights leaves out that they sum to one."""

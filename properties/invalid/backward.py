@@ -30,6 +30,7 @@ def _build() -> Situation:
         released=set(),
         stale=False,
         short=0,
+        dtype=float,
         read=False,
         implicit=False,
     )
@@ -39,7 +40,7 @@ def _ready(s: Situation) -> None:
     other = parameter("other", 1.0)
     p, q = (_leaf(name, getattr(s, name), s) for name in ("p", "q"))
     h = RECORDING.apply(ops.mul, p, q)
-    s.set(y=RECORDING.apply(_total(s.short), h, p), nodes=[p, q, h, other])
+    s.set(y=RECORDING.apply(_total(s.short, s.dtype), h, p), nodes=[p, q, h, other])
     if s.released:  # a released node has released ancestors
         top = s.y if "y" in s.released else h
         RECORDING.apply(ops.mul, top, other).backward(np.zeros(4), retain=False)
@@ -52,17 +53,21 @@ def _ready(s: Situation) -> None:
         s.open.__enter__()
 
 
-def _total(short: int) -> Any:
-    """The sum, whose reverse rule leaves out `short` operands, or an axis where it is below 0."""
+def _total(short: int, dtype: Any) -> Any:
+    """The sum, whose reverse rule leaves out `short` operands, or an axis where it is below 0.
+
+    Its contributions are of the dtype.
+    """
 
     def total(left: Array, right: Array) -> tuple[Array, object]:
         def rule(upstream: Array) -> tuple[Array, ...]:
-            return (upstream, upstream[0] if short < 0 else upstream)[: 2 - max(short, 0)]
+            given: Array = upstream.astype(dtype)
+            return (given, given[0] if short < 0 else given)[: 2 - max(short, 0)]
 
         return left + right, rule
 
     total.op_name = "add"  # type: ignore[attr-defined]
-    return total if short else ops.add
+    return ops.add if dtype is float and not short else total
 
 
 def _leaf(name: str, values: list[float], s: Situation) -> Any:
@@ -74,6 +79,7 @@ def _set(name: str, index: int, value: float, s: Situation) -> Situation:
     return s
 
 
+WIDER = (complex, np.longdouble)
 FAULTS = (
     fault(Code.GRAPH_RELEASED, "released", lambda s: s.released.add("y"), op="add"),
     fault(Code.UNTRACKED_OUTPUT, "untracked", lambda s: s.set(tracked=False), op="add"),
@@ -111,6 +117,15 @@ FAULTS = (
         recorded=0,
         current=1,
     ),
+    *[
+        fault(
+            Code.NOT_REAL,
+            f"contributions of {dtype.__name__}",
+            lambda s, dtype=dtype: s.set(dtype=dtype),  # type: ignore[misc]
+            what="add contribution",
+        )
+        for dtype in WIDER
+    ],
     fault(
         Code.CONTRIBUTION_MISMATCH,
         "a contribution missing",
@@ -157,10 +172,12 @@ FAULTS = (
 )
 NEEDS_PARAMETERS = {"assigned operand", "gradient overflows", "gradient read"}
 SHORT = {"a contribution missing", "a contribution without its axis"}
+OF_WIDER = {f"contributions of {dtype.__name__}" for dtype in WIDER}
 APART = (
     Apart("only parameters are assigned or hold gradients", {"untracked"}, NEEDS_PARAMETERS),
     Apart("one rule", SHORT),
-    Apart("a graph is released through its rule", {"released"}, SHORT),
+    Apart("contributions have one dtype", OF_WIDER),
+    Apart("a graph is released through its rule", {"released"}, SHORT | OF_WIDER),
 )
 
 backward, traced = (

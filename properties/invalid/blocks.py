@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from logitproof.core import (
     Attention,
     DecoderBlock,
     DecoderBlockConfig,
     Linear,
     RmsNorm,
+    SequenceLayout,
     SplitMix64,
     SwiGlu,
+    constant,
 )
 from logitproof.core.block import check_executable
 from logitproof.core.codes import Code
+from logitproof.core.kernels import ORDERED
 
 from .arguments import kind_fault
-from .boundary import Boundary, Plant, Situation, fault, refuses
+from .boundary import Apart, Boundary, Plant, Situation, fault, refuses
 from .configs import BLOCK_FACTS
 from .leaves import NAME_FAULTS
-from .making import weight
+from .making import ramp, weight
 
 __all__ = ["BOUNDARIES", "LAYER", "block_of", "placed"]
 
@@ -163,4 +168,87 @@ block_parameters = Boundary(
     ),
 )
 
-BOUNDARIES = (executable, block, block_parameters)
+INF = float("inf")
+
+
+def _input(*shape: int) -> Plant:
+    return lambda s: s.set(values=ramp(*shape))
+
+
+INPUT_FAULTS = (
+    kind_fault("x", ramp(1, 2, 4), what="blocks.0.attention_norm.gain input"),
+    fault(Code.INPUT_RANK_ZERO, "scalar", lambda s: s.set(values=1.0)),
+    fault(Code.INPUT_WIDTH_MISMATCH, "width 5", _input(1, 2, 5), expected=4, actual=5),
+    fault(
+        Code.NON_FINITE_FORWARD,
+        "square overflows",
+        lambda s: s.set(values=s.values * 1e200),
+        op="mul",
+        index=0,
+        value=INF,
+    ),
+    fault(Code.INPUT_RANK, "rank 2", _input(2, 4), rank=2),
+    fault(
+        Code.LAYOUT_SHAPE_MISMATCH,
+        "two rows of layout",
+        lambda s: s.set(rows=2),
+        expected=(1, 2),
+        actual=(2, 2),
+    ),
+    fault(
+        Code.LAYOUT_SHAPE_MISMATCH,
+        "two rows of vectors",
+        _input(2, 2, 4),
+        expected=(2, 2),
+        actual=(1, 2),
+    ),
+    fault(
+        Code.LAYOUT_SHAPE_MISMATCH,
+        "one vector less",
+        _input(1, 1, 4),
+        expected=(1, 1),
+        actual=(1, 2),
+    ),
+    fault(
+        Code.POSITION_RANGE_EXCEEDED,
+        "position 4",
+        lambda s: s.set(position=4),
+        end=5,
+        capacity=4,
+    ),
+)
+SHAPES = {"scalar", "width 5", "rank 2", "two rows of vectors", "one vector less"}
+ONE_SHAPE = (
+    Apart("one shape is given", SHAPES),
+    Apart("one pair of shapes", {"two rows of layout"}, {"two rows of vectors", "one vector less"}),
+)
+
+in_steps, in_one = (
+    Boundary(
+        name=name,
+        order=(
+            *refuses(RmsNorm.forward)[:4],
+            Code.INPUT_RANK,
+            Code.LAYOUT_SHAPE_MISMATCH,
+            Code.POSITION_RANGE_EXCEEDED,
+        ),
+        build=lambda: Situation(values=ramp(1, 2, 4), rows=1, position=3),
+        ready=lambda s: s.set(
+            x=constant(s.values),
+            block=block_of(0, LAYER),
+            layout=SequenceLayout(
+                lengths=np.array([2] * s.rows),
+                range_starts=np.array([[0, 0]] * s.rows),
+                positions=np.array([[0, s.position]] * s.rows),
+            ),
+        ),
+        call=lambda s, kernel=kernel: s.block.forward(  # type: ignore[misc]
+            s.x, layout=s.layout, kernel=kernel
+        ),
+        faults=INPUT_FAULTS,
+        apart=ONE_SHAPE,
+    )
+    for name, kernel in (("DecoderBlock.forward", None), ("DecoderBlock.forward, fused", ORDERED))
+)
+
+BOUNDARIES = (executable, block, block_parameters, in_steps, in_one)

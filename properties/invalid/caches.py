@@ -69,6 +69,17 @@ def _first_layer(**facts: object) -> Plant:
     return _later(change)
 
 
+def _turned_otherwise(layer: int, step: int) -> Plant:
+    """Rows whose keys were turned by frequencies of another base, the next one up or down."""
+
+    def change(s: Situation) -> None:
+        layers = s.layers if hasattr(s, "layers") else s.cache.layers
+        *facts, bits = layers[layer]._facts
+        layers[layer]._facts = (*facts, f"{int(bits, 16) + step:016x}")
+
+    return _later(change)
+
+
 def _of_another_attention(s: Situation) -> None:
     other = KvCache(model())
     s.cache.layers[0]._bindings = other.layers[0]._bindings
@@ -147,7 +158,10 @@ bind = Boundary(
             layer=0,
             actual="another node",
         ),
+        fault(Code.CACHE_LAYER_MISMATCH, "rows of a lower base", _turned_otherwise(1, -1), layer=1),
+        fault(Code.CACHE_LAYER_MISMATCH, "rows of a higher base", _turned_otherwise(1, 1), layer=1),
     ),
+    apart=(Apart("one base is stored", {"rows of a lower base", "rows of a higher base"}),),
 )
 
 
@@ -256,13 +270,31 @@ cached = Boundary(
         _cached(
             Code.PREPARED_CACHE_BINDING, "layer 1 of another attention", _other_rows(1), layer=1
         ),
+        _cached(
+            Code.PREPARED_CACHE_BINDING,
+            "layer 1 of a lower base",
+            _turned_otherwise(1, -1),
+            layer=1,
+        ),
+        _cached(
+            Code.PREPARED_CACHE_BINDING,
+            "layer 1 of a higher base",
+            _turned_otherwise(1, 1),
+            layer=1,
+        ),
     ),
     apart=(
         Apart(
             "a layer that is gone has no fault",
             {"a layer less"},
-            {"a row less in layer 1", "layer 1 of another attention"},
+            {
+                "a row less in layer 1",
+                "layer 1 of another attention",
+                "layer 1 of a lower base",
+                "layer 1 of a higher base",
+            },
         ),
+        Apart("one base is stored", {"layer 1 of a lower base", "layer 1 of a higher base"}),
     ),
     unreachable=dict.fromkeys(
         (c for c in PREPARED_ORDER if c not in (Code.PREPARED_PROVENANCE, Code.PREPARED_PRODUCER)),

@@ -292,10 +292,11 @@ validate = _after(
     "PreparedDecoderInput.validate", lambda s: s.prepared.validate(s.backbone), NO_BACKBONE
 )
 consume = _after("DecoderBackbone.forward", lambda s: s.backbone.forward(s.prepared), NOT_PREPARED)
+fused = _after("DecoderBackbone.hidden", lambda s: s.backbone.hidden(s.prepared), NOT_PREPARED)
 recompute = _after(
     "DecoderBackbone.forward_recomputed",
     lambda s: s.backbone.forward_recomputed(s.prepared),
     NOT_PREPARED,
 )
 
-BOUNDARIES = (construct, validate, consume, recompute)
+BOUNDARIES = (construct, validate, consume, fused, recompute)

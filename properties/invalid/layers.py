@@ -13,6 +13,7 @@ from logitproof.core import (
     constant,
 )
 from logitproof.core.codes import Code
+from logitproof.core.kernels import ORDERED
 from logitproof.core.layers import add_residual
 
 from .arguments import TYPE_AND_RANGE, epsilon_faults, kind_fault, one, one_epsilon, size_faults
@@ -92,6 +93,12 @@ lookup = Boundary(
             "shape of no axis",
             lambda s: s.afterwards(lambda ready: ready.set(shape=4)),
             actual=4,
+        ),
+        fault(
+            Code.TOKEN_SHAPE,
+            "shape of two axes",
+            lambda s: s.afterwards(lambda ready: ready.set(shape=[[2, 2]])),
+            actual=[[2, 2]],
         ),
         fault(
             Code.TOKEN_COUNT_MISMATCH,
@@ -248,39 +255,44 @@ norm = Boundary(
     apart=(one_epsilon(), Apart("one gain shape", {"gain matrix", "no feature"})),
 )
 
-normalise = Boundary(
-    name="RmsNorm.forward",
-    order=refuses(RmsNorm.forward),
-    build=lambda: Situation(
-        layer=RmsNorm.from_gain(parameter("gain", [1.0, 2.0]), 0.0), values=ramp(3, 2)
+NORM_FAULTS = (
+    kind_fault("x", ramp(3, 2), what="gain input"),
+    fault(Code.INPUT_RANK_ZERO, "scalar", lambda s: s.set(values=1.0)),
+    fault(
+        Code.INPUT_WIDTH_MISMATCH,
+        "three features",
+        lambda s: s.set(values=ramp(2, 3)),
+        expected=2,
+        actual=3,
     ),
-    ready=lambda s: s.set(x=constant(s.values)),
-    call=lambda s: s.layer.forward(s.x),
-    faults=(
-        kind_fault("x", ramp(3, 2), what="gain input"),
-        fault(Code.INPUT_RANK_ZERO, "scalar", lambda s: s.set(values=1.0)),
-        fault(
-            Code.INPUT_WIDTH_MISMATCH,
-            "three features",
-            lambda s: s.set(values=ramp(2, 3)),
-            expected=2,
-            actual=3,
-        ),
-        fault(
-            Code.NON_FINITE_FORWARD,
-            "square overflows",
-            lambda s: s.set(values=[[1.0, 2.0], [0.0, 1e200], s.values[2]]),
-            op="mul",
-            index=3,
-            value=INF,
-        ),
-        fault(
-            Code.ZERO_ENERGY_ROW,
-            "zero row",
-            lambda s: s.set(values=[[1.0, 2.0], [1.0, 1.0], [0.0, 0.0]]),
-            row=2,
-        ),
+    fault(
+        Code.NON_FINITE_FORWARD,
+        "square overflows",
+        lambda s: s.set(values=[[1.0, 2.0], [0.0, 1e200], s.values[2]]),
+        op="mul",
+        index=3,
+        value=INF,
     ),
+    fault(
+        Code.ZERO_ENERGY_ROW,
+        "zero row",
+        lambda s: s.set(values=[[1.0, 2.0], [1.0, 1.0], [0.0, 0.0]]),
+        row=2,
+    ),
+)
+
+normalise, normalise_fused = (
+    Boundary(
+        name=name,
+        order=refuses(RmsNorm.forward),
+        build=lambda: Situation(
+            layer=RmsNorm.from_gain(parameter("gain", [1.0, 2.0]), 0.0), values=ramp(3, 2)
+        ),
+        ready=lambda s: s.set(x=constant(s.values)),
+        call=lambda s, kernel=kernel: s.layer.forward(s.x, kernel=kernel),  # type: ignore[misc]
+        faults=NORM_FAULTS,
+    )
+    for name, kernel in (("RmsNorm.forward", None), ("RmsNorm.forward, fused", ORDERED))
 )
 
 # --- SwiGLU ----------------------------------------------------------------------------------
@@ -422,5 +434,5 @@ residual = Boundary(
 
 BOUNDARIES = (
     embedding_new, embedding, lookup, head, linear_new, linear, projection, norm_new, norm,
-    normalise, swiglu, swiglu_new, feed_forward, residual,
+    normalise, normalise_fused, swiglu, swiglu_new, feed_forward, residual,
 )  # fmt: skip

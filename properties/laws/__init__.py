@@ -27,6 +27,7 @@ from .softmax import LAWS as SOFTMAX
 from .tape import LAWS as TAPE
 from .trace import LAWS as TRACE
 from .truth import LAWS as TRUTH
+from .values import LAWS as VALUES
 from .version import VERSION, digest_of
 
 __all__ = [
@@ -64,6 +65,7 @@ REGISTRY = registry(
     LIFETIMES,
     PLANS,
     RECORDS,
+    VALUES,
 )
 
 

@@ -60,6 +60,22 @@ class Components(Capable, Protocol):
         An event: action, name, bytes, workspace, and of whom where it is an alias or renamed.
         """
 
+    def repeated(
+        self,
+        events: Iterable[tuple[str, str, int, int, str]],
+        times: int,
+        *,
+        descending: bool,
+        elide: bool,
+    ) -> Iterable[tuple[Any, ...]]:
+        """`lifetimes`: name and owned bytes after each event, `{i}` the number of its round.
+
+        Rounds that are elided: how many, bytes that each adds, owned bytes after them.
+        """
+
+    def value_types(self) -> Iterable[type]:
+        """`records`: every kind of record, refusals among them."""
+
     def projection_fits(self, tokens: int, tokens_per_second: int, wall_seconds: int) -> bool:
         """`planner`: whether 3600 s and 1.5 times the tokens at this rate stay within the time."""
 

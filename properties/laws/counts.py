@@ -88,8 +88,12 @@ def _arrays(implementation: Components, draw: Draw) -> Difference | None:
     scalars = sum(np.size(value) for value in weights.values())
     with implementation.session() as session:
         allocated = session.cache.nbytes
-    return equal("scalars of the parameters", scalars, plan.census.total) or equal(
-        "bytes of the cache", allocated, plan.kv_bytes[8]
+    head_width = config.model_width // config.heads
+    table = implementation.rotation(head_width, config.max_positions, config.rope_base)
+    return (
+        equal("scalars of the parameters", scalars, plan.census.total)
+        or equal("bytes of the cache", allocated, plan.kv_bytes[8])
+        or equal("bytes of the tables", table.nbytes * config.layers, plan.rope_tables.total)
     )
 
 
@@ -271,9 +275,9 @@ LAWS = (
     ),
     _law(
         "real-arrays",
-        "A built decoder has the scalars of the census, its cache the planned bytes.",
+        "A built decoder has the scalars of the census; its cache and tables the planned bytes.",
         _arrays,
-        "tied-table-counted-twice", "keys-without-values",
+        "tied-table-counted-twice", "keys-without-values", "sines-not-counted",
         source="config_planner.md section 7; cases: plan-kv-bytes",
         seed=61_000,
     ),

@@ -11,13 +11,14 @@ from typing import Any
 from logitproof.properties.scalar import Generator
 
 from .cases import Case, full_cases, mixed_cases
+from .cases import redrawn as other_case
 from .difference import Difference, doubles, first_difference
 from .drawn import equal, first
 from .law import Law
 from .protocol import Capable
 from .regimes import truth_cases
 
-__all__ = ["LAWS"]
+__all__ = ["LAWS", "Steep", "redrawn"]
 
 NEEDS = ("specified-bits", "forms")
 # Powers of two that a parameter is multiplied by: what it makes, its square or its product with
@@ -26,6 +27,8 @@ EXPONENTS = (300, 508, 510, 511, 512, 513, 540, 700, 1000)
 # Where scores of some queries and keys overflow and those of others do not, in hot attention.
 QUERY_AND_KEY = tuple(f"blocks.0.attention.{role}.weight" for role in ("query", "key"))
 SOME_SCORES = 509
+# A few values are looked at one by one, more than these at once.
+MANY_CELLS = 24
 # Powers of two that a reverse pass starts from: at the last some sums overflow, others do not.
 SEEDS = (500, 1000, 1020, 1022)
 
@@ -50,14 +53,29 @@ class Steep(Case):
 
 def _steep_cases(count: int) -> Iterator[Steep]:
     for i, case in enumerate(mixed_cases(count)):
-        generator = Generator(9000 + i)
-        shapes = case.config.parameter_shapes()
-        names: tuple[str, ...] = (list(shapes)[generator.below(len(shapes))],)
-        exponent = EXPONENTS[generator.below(len(EXPONENTS))]
-        if i % 4 == 0 and case.config.layers:
-            names, exponent = QUERY_AND_KEY, SOME_SCORES
-        facts = {name: getattr(case, name) for name in Case.__dataclass_fields__}
-        yield Steep(**facts, names=names, exponent=exponent)
+        yield _steep(case, 9000 + i, scores=i % 4 == 0, many=i % 6 == 3)
+
+
+def _steep(case: Case, seed: int, *, scores: bool, many: bool) -> Steep:
+    """The case with a parameter, or the scores, made steep; its rows many times where asked for."""
+    generator = Generator(seed)
+    shapes = case.config.parameter_shapes()
+    names: tuple[str, ...] = (list(shapes)[generator.below(len(shapes))],)
+    exponent = EXPONENTS[generator.below(len(EXPONENTS))]
+    if scores and case.config.layers:
+        names, exponent = QUERY_AND_KEY, SOME_SCORES
+    facts = {name: getattr(case, name) for name in Case.__dataclass_fields__}
+    if many and case.layout is None:
+        times = MANY_CELLS // (len(case.ids) * len(case.ids[0])) + 1
+        facts |= {"ids": [*case.ids] * times, "targets": [*case.targets] * times}
+    return Steep(**facts, names=names, exponent=exponent)
+
+
+def redrawn(case: Steep, seed: int) -> Steep:
+    """Another steep case with as many steep parameters, many rows where it has many."""
+    many = len(case.ids) * len(case.ids[0]) > MANY_CELLS
+    scores = len(case.names) > 1
+    return _steep(other_case(case, seed), seed, scores=scores, many=many)
 
 
 def _cases(count: int) -> Iterator[Case]:
@@ -200,6 +218,7 @@ LAWS = (
             "fused-mean-guard-removed",
             "fused-score-guard-removed",
             "fused-refusal-named-by-its-end",
+            "guard-of-one-side-for-many",
         ),
         cases=_steep_cases,
         check=_refusals,

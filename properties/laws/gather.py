@@ -1,5 +1,7 @@
 """Laws over the lookup, its scatter-add, and the rows that padding places."""
 
+import math
+
 import numpy as np
 
 from .components import Components
@@ -80,6 +82,21 @@ def _placed(implementation: Components, draw: Draw) -> Difference | None:
     )  # fmt: skip
 
 
+def _shaped(implementation: Components, draw: Draw) -> Difference | None:
+    """Flat ids with a shape and nested ids name the same rows; axes of one and of none are axes."""
+    g, parts = draw.generator(), implementation.parts
+    a, b = draw.below(g, 3), draw.below(g, 4)
+    layer = parts.Embedding.from_parameter(parts.Parameter("table", draw.values(g, 5, 2)))
+
+    def one(*shape: int) -> Difference | None:
+        nested = np.array([g.below(5) for _ in range(math.prod(shape))], dtype=np.int64)
+        nested = nested.reshape(shape)
+        flat = layer.forward(nested.reshape(-1).tolist(), list(shape)).value
+        return first_difference(f"rows in shape {list(shape)}", layer.forward(nested).value, flat)
+
+    return first(one(*shape) for shape in ((a, b), (1, a), (a, 1), (1,), (a, 0), (0, b), ()))
+
+
 LAWS = (
     Law(
         id="gather.scatter-order",
@@ -118,5 +135,15 @@ LAWS = (
         faults=("places-sorted", "placed-gradient-of-first-rows"),
         cases=draws("uniform", "zero-rich", first_seed=15_000),
         check=_placed,
+    ),
+    Law(
+        id="gather.shapes",
+        statement="Flat ids with a shape give the rows of the same ids nested, also where an axis"
+        " has one id or none.",
+        source="layers.md section 1",
+        needs=("layers",),
+        faults=("flat-ids-in-column-order",),
+        cases=draws("uniform", first_seed=15_500),
+        check=_shaped,
     ),
 )

@@ -187,6 +187,34 @@ def _scripted(implementation: Components, script: Script) -> Difference | None:
                  tuple(implementation.measured(kept)))  # fmt: skip
 
 
+def _repeated(implementation: Components, draw: Draw) -> Difference | None:
+    """A repetition in full: its first and last rounds, and one entry for those between."""
+    g = draw.generator()
+    times, descending = draw.below(g, 6), bool(g.below(2))
+    kept, released = 1 + g.below(90), 1 + g.below(90)
+    events = [
+        ("allocate", "kept.{i}", kept, 0, ""),
+        ("allocate", "passing", released, 0, ""),
+        ("alias", "view.{i}", 0, 0, "kept.{i}"),
+        ("release", "passing", 0, 0, ""),
+    ]
+    lives = (kept, kept + released, kept + released, kept)
+    rounds = []
+    for number, i in enumerate(range(times)[:: -1 if descending else 1]):
+        names = [event[1].replace("{i}", str(i)) for event in events]
+        rounds += list(zip(names, [number * kept + live for live in lives], strict=True))
+    between = [(times - 2, kept, (times - 1) * kept)] if times > 2 else []
+    elided = [*rounds[:4], *between, *rounds[-4:]] if between else rounds
+
+    def told(elide: bool) -> list[Any]:
+        return list(implementation.repeated(events, times, descending=descending, elide=elide))
+
+    what = f"{times} rounds, {'descending' if descending else 'ascending'}"
+    return equal(f"{what}, in full", rounds, told(False)) or equal(
+        f"{what}, those between as one", elided, told(True)
+    )
+
+
 LAWS = (
     Law(
         id="counts.births",
@@ -226,5 +254,15 @@ LAWS = (
         faults=("aliases-stay-behind", "released-names-unknown"),
         cases=draws("events", first_seed=96_000),
         check=_events,
+    ),
+    Law(
+        id="counts.repeated",
+        statement="Of repeated events the first and the last round are told as they are in full,"
+        " and those between by their number and what each leaves alive.",
+        source="config_planner.md section 8",
+        needs=("lifetimes",),
+        faults=("last-round-of-another-number",),
+        cases=draws("events", first_seed=97_000),
+        check=_repeated,
     ),
 )

@@ -41,6 +41,9 @@ def _linear(ops: Any, draw: Draw) -> Iterator[tuple[str, Call, int, Array]]:
     yield "mul by one cell", lambda y: ops.mul(x, y), 1, draw.values(g)
     yield "add by the left", lambda x: ops.add(x, zeros), 0, draw.values(g, a, 1, c)
     yield "add by the right", lambda y: ops.add(zeros, y), 1, draw.values(g, 1, b, 1)
+    empty = np.zeros((a, 0, c))
+    yield "add over no cell", lambda x: ops.add(x, empty), 0, draw.values(g, a, 1, c)
+    yield "mul over no cell", lambda y: ops.mul(empty, y), 1, draw.values(g, 1, 1, c)
 
 
 def _inner(left: Array, right: Array) -> float:

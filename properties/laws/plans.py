@@ -130,8 +130,11 @@ def _named(draw: Draw) -> str:
 
 
 def _pair(implementation: Components, name: str) -> tuple[Any, Any]:
+    """Both as they are read, with texts of their own."""
     parts = implementation.parts
-    return parts.ModelRecord.scale(SCALES[name]), parts.RunRecord.fixture(name)
+    records = parts.ModelRecord.scale(SCALES[name]), parts.RunRecord.fixture(name)
+    model, run = (type(record).from_bytes(record.to_bytes()) for record in records)
+    return model, run
 
 
 def _profile(implementation: Components, draw: Draw) -> Difference | None:

@@ -104,6 +104,8 @@ def _damaged(record: Any, g: Generator) -> Iterator[tuple[str, str, bytes]]:
     yield "a key twice", twice, text.replace(held, f"{held},{held}").encode()
     escaped = f'"\\u{ord(name[0]):04x}{name[1:]}":{plain[name]}'
     yield "a key twice, once escaped", twice, text.replace(held, f"{held},{escaped}").encode()
+    pair = f'"\U0001f600":1,"\\ud83d\\ude00":1,{held}'
+    yield "a key beyond 16 bits twice, once in halves", twice, text.replace(held, pair).encode()
     for word in ("true", f"{plain[name]}.0", "1e999", '"1"', "-1", "null"):
         wrong = text.replace(held, f'"{name}":{word}')
         yield f"{name} as {word}", "record/field-type", wrong.encode()
@@ -125,10 +127,22 @@ def _damaged(record: Any, g: Generator) -> Iterator[tuple[str, str, bytes]]:
 def _refused_texts(implementation: Components, draw: Draw) -> Difference | None:
     record = _record(implementation, draw)
     read: Callable[[bytes], Any] = type(record).from_bytes
-    return first(
-        refused(what, code, lambda data=data: read(data))  # type: ignore[misc]
-        for what, code, data in _damaged(record, draw.generator())
-    )
+
+    def one(what: str, code: str, data: bytes) -> Difference | None:
+        if code != "record/not-canonical":
+            return refused(what, code, lambda: read(data))
+        at = _first_other(data, record.to_bytes())
+        return equal(f"code and byte for {what}", (code, at), _refusal(lambda: read(data)))
+
+    return first(one(*damaged) for damaged in _damaged(record, draw.generator()))
+
+
+def _first_other(data: bytes, canonical: bytes) -> int:
+    """Where two texts part; the length of the shorter where that is its end."""
+    at = 0
+    while data[at : at + 1] == canonical[at : at + 1] != b"":
+        at += 1
+    return at
 
 
 SHARES = 5  # of the values below, one per case: some of them are long

@@ -35,6 +35,14 @@ def _rows(draw: Draw, most: int = 4) -> Array:
     return draw.values(g, draw.below(g, most), draw.below(g, 5))
 
 
+def _log_slopes(p: Sequence[float], u: Sequence[float]) -> list[float]:
+    """u_c - p_c R, R the sum of u."""
+    R = 0.0
+    for x in u:
+        R += x
+    return [x - share * R for x, share in zip(u, p, strict=True)]
+
+
 def _definition(implementation: Components, draw: Draw) -> Difference | None:
     """Log-probabilities, losses and their gradients by loops over the definition."""
     ops, z = implementation.parts.ops, _rows(draw)
@@ -42,13 +50,15 @@ def _definition(implementation: Components, draw: Draw) -> Difference | None:
     G, C = z.shape
     targets = [g.below(C) for _ in range(G)]
     logs, losses = np.empty((G, C)), []
-    gradient = np.empty((G, C))
+    gradient, slopes = np.empty((G, C)), np.empty((G, C))
+    upstream = draw.values(g, G, C, regime="uniform")
     for r, row in enumerate(z.tolist()):
         maximum, e, tail = _statistics(row)
         log_sum = rounded.log1p(tail)
         logs[r] = [(x - maximum) - log_sum + 0.0 for x in row]
         losses.append((maximum - row[targets[r]]) + log_sum)
         p = [x / (1.0 + tail) for x in e]
+        slopes[r] = _log_slopes(p, upstream[r].tolist())
         p[targets[r]] -= 1.0
         gradient[r] = [x * (1.0 / G) + 0.0 for x in p]
     finite = np.isfinite(losses).all() and math.isfinite(sum(losses))
@@ -56,8 +66,10 @@ def _definition(implementation: Components, draw: Draw) -> Difference | None:
     for loss in losses:
         total += loss
     mean, vjp = ops.indexed_mean_nll(z, axis=1, targets=targets)
+    log_values, log_vjp = ops.log_softmax(z, axis=1)
     checks = [
-        ("log-probabilities", logs, np.asarray(ops.log_softmax(z, axis=1)[0])),
+        ("log-probabilities", logs, np.asarray(log_values)),
+        ("gradient of log-probabilities", slopes, log_vjp(upstream)[0]),
         ("gradient of the mean loss", gradient, vjp(np.ones(()))[0]),
     ]
     if finite:
@@ -212,11 +224,16 @@ def _hidden_scores(implementation: Components, draw: Draw) -> Difference | None:
 LAWS = (
     Law(
         id="softmax.definition",
-        statement="Log-probabilities, mean loss and its gradient have the bits of their definition"
-        " for ordinary, nearly tied, huge and tiny logits, and around 1e17.",
-        source="numerics.md sections 7 and 8; cases: loss-huge-logits",
+        statement="Log-probabilities, mean loss and the gradients of both have the bits of their"
+        " definition for ordinary, nearly tied, huge and tiny logits, and around 1e17.",
+        source="numerics.md sections 7 and 8, numerics_vjp.md section 3; cases: loss-huge-logits",
         needs=("operation-values",),
-        faults=("softmax-unshifted", "log-of-one-plus-tail", "logit-gradient-divided"),
+        faults=(
+            "softmax-unshifted",
+            "log-of-one-plus-tail",
+            "logit-gradient-divided",
+            "log-slopes-without-probabilities",
+        ),
         cases=draws("uniform", "large", "huge", "tiny", "zero-rich", "offset", first_seed=25_000),
         check=_definition,
     ),

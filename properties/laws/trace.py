@@ -41,7 +41,7 @@ def _graph(parts: Any, draw: Draw) -> tuple[list[Any], list[tuple[str, int, int]
     while len(steps) < 3 + g.below(4):
         newest = len(leaves) + len(steps)
         steps.append(("add", g.below(newest), g.below(newest)))
-    return leaves, [*steps, ("add", 3 + len(steps), 2 + len(steps))]
+    return leaves, [*steps, ("add", 3 + len(steps), len(leaves))]  # the product is tracked
 
 
 def _traced(implementation: Components, draw: Draw) -> Difference | None:
@@ -65,16 +65,15 @@ def _traced(implementation: Components, draw: Draw) -> Difference | None:
 
 
 def _place(nodes: Sequence[Any], trace: Any, index: int) -> int:
-    """Which node of ours a node of the trace is: parameters by name, others by their edges."""
+    """Which node of ours a node of the trace is, -1 where several could be it."""
     node = trace.nodes[index]
     if node.parameter is not None:
         return int(node.parameter[1:])
     if node.op == "constant":
         return 1
     later = [i for i in range(len(SHAPES), len(nodes)) if nodes[i].op == node.op]
-    own = [edge for edge in trace.edges if edge.child == index]
     fits = [i for i in later if nodes[i].shape == node.shape]
-    return fits[-1] if len(fits) == 1 or index == len(trace.nodes) - 1 or not own else -1
+    return fits[-1] if len(fits) == 1 or index == len(trace.nodes) - 1 else -1
 
 
 def _node(

@@ -223,7 +223,7 @@ def _plan(args: argparse.Namespace) -> Plan:
     profile = settings.get_profile(args.profile)
     seed = args.seed
     if seed is None and not profile.derandomize:
-        seed = int.from_bytes(os.urandom(4), "big")
+        seed = profiles.new_seed()
     return Plan(
         decoder=args.decoder,
         examples=profile.max_examples,

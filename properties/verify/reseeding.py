@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import is_dataclass, replace
 from typing import Any
 
-from logitproof.properties.laws import cases, regimes
+from logitproof.properties.laws import Law, cases, fused, regimes
 from logitproof.properties.scalar import Generator
 
-__all__ = ["reseeded"]
+__all__ = ["drawn_from", "reseeded"]
 
 OURS = "logitproof.properties."  # published figures lie elsewhere and stay what they are
 
@@ -26,10 +26,19 @@ def reseeded(case: Any, seed: int) -> Any:
     other = Generator((seed ^ Generator(_seed(case)).word()) % (1 << 64)).word() >> 1
     if isinstance(case, regimes.TruthCase):
         return regimes.redrawn(case, other)
+    if isinstance(case, fused.Steep):
+        return fused.redrawn(case, other)
     if isinstance(case, cases.Case):
         return cases.redrawn(case, other)
     changed: Any = replace(case, seed=other)
     return changed
+
+
+def drawn_from(seed: int | None, law: Law) -> Law:
+    """The law over other cases of the same kinds; None keeps the fixed ones."""
+    if seed is None:
+        return law
+    return replace(law, cases=lambda count: (reseeded(case, seed) for case in law.cases(count)))
 
 
 def _seed(case: Any) -> Any:
