@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import wraps
+from types import TracebackType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -53,9 +54,14 @@ class _Quiet:
         self._errors.__enter__()
         _THREAD.quiet = True
 
-    def __exit__(self, *raised: Any) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         _THREAD.quiet = self._before
-        self._errors.__exit__(*raised)
+        self._errors.__exit__(kind, raised, trace)
 
 
 def quiet_pass() -> AbstractContextManager[None]:
