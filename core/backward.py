@@ -69,21 +69,21 @@ class ReversePass:
     def _check_revisions(self) -> None:
         """Refuses: binding/stale-operand-value (nodes from last to first, operands ascending)"""
         for node in reversed(self.topology):
-            if node._read_revisions == tuple([parent._revision for parent in node._parents]):
-                continue
-            for operand, parent in enumerate(node._parents):
-                recorded = node._read_revisions[operand]
-                if recorded == parent._revision:
-                    continue
-                check_equal(
-                    Code.STALE_OPERAND_VALUE,
-                    node.op,
-                    recorded,
-                    parent._revision,
-                    child=self._index[id(node)],
-                    parent=self._index[id(parent)],
-                    operand=operand,
-                )
+            now = tuple([parent._revision for parent in node._parents])
+            if node._read_revisions != now:
+                self._refuse_stale(node, now)
+
+    def _refuse_stale(self, node: Tensor, now: tuple[int, ...]) -> None:
+        operand = [a != b for a, b in zip(node._read_revisions, now, strict=True)].index(True)
+        check_equal(
+            Code.STALE_OPERAND_VALUE,
+            node.op,
+            node._read_revisions[operand],
+            now[operand],
+            child=self._index[id(node)],
+            parent=self._index[id(node._parents[operand])],
+            operand=operand,
+        )
 
     def _walk(self) -> None:
         with quiet_pass():
@@ -197,32 +197,29 @@ class ReversePass:
 
         Refuses: numeric/non-finite-accumulated-gradient
         """
-        prospective = []
         adjoints = self.adjoints
+        parameters = cast("list[Parameter]", [node for node in self.topology if node.is_parameter])
         with np.errstate(all="ignore"):
-            for node in cast("list[Parameter]", [n for n in self.topology if n.is_parameter]):
-                adjoint = adjoints.get(id(node))
-                if adjoint is None:
-                    prospective.append((node, node._gradient))
-                    continue
-                if self._has_fused and adjoint.base is None:
-                    prospective.append((node, self._added_in_place(node, adjoint)))
-                    continue
-                after = np.asarray(node._gradient + adjoint)
-                if not is_finite(after):
-                    self._refuse_accumulated(after, node, adjoint)
-                prospective.append((node, after))
-        return prospective
+            return [
+                (p, self._sum(p, adjoints[id(p)]) if id(p) in adjoints else p._gradient)
+                for p in parameters
+            ]
 
-    def _added_in_place(self, node: Parameter, adjoint: Array) -> Array:
-        """The accumulated gradient in the storage of the adjoint, which nobody else has.
+    def _sum(self, node: Parameter, adjoint: Array) -> Array:
+        """The stored gradient and the pass's, where that has fused nodes in the latter's storage.
 
-        A sum that overflows is refused by the steps, which still have both of its terms.
+        Nobody else has it; of a sum that overflows the steps tell both terms.
+        Refuses: numeric/non-finite-accumulated-gradient
         """
-        np.add(node._gradient, adjoint, out=adjoint)
-        if not is_finite(adjoint):
-            raise OutOfRange
-        return adjoint
+        if self._has_fused and adjoint.base is None:
+            np.add(node._gradient, adjoint, out=adjoint)
+            if not is_finite(adjoint):
+                raise OutOfRange
+            return adjoint
+        after = np.asarray(node._gradient + adjoint)
+        if not is_finite(after):
+            self._refuse_accumulated(after, node, adjoint)
+        return after
 
     def _refuse_accumulated(self, after: Array, node: Parameter, adjoint: Array) -> None:
         at, value = cast("tuple[int, float]", first_non_finite(after))
