@@ -288,11 +288,23 @@ def test_rows_are_added_to_a_table_of_any_layout() -> None:
 def test_a_gradient_that_overflows_when_it_is_added_is_refused_as_by_the_steps() -> None:
     def overflowing(decoder: Decoder) -> None:
         norm, x = RmsNorm.new("norm", 2, 1e-6), constant([[3.0, 4.0]])
-        norm.gain.commit_gradient(np.full(2, 1.7e308))
-        norm.forward(x, kernel=decoder.kernel).backward(np.full((1, 2), 1e308))
+        norm.gain.assign([1e-200, 1e-200])  # what x gets stays small
+        norm.gain.commit_gradient(np.full(2, np.finfo(np.float64).max))
+        norm.forward(x, kernel=decoder.kernel).backward(np.full((1, 2), 1e300))
 
     expected, *fused = refusals(overflowing)
     assert "non-finite-accumulated-gradient" in expected
+    assert fused == [expected] * 2
+
+
+def test_what_overflows_on_its_way_to_an_ordinary_operation_is_refused_as_by_the_steps() -> None:
+    def overflowing(decoder: Decoder) -> None:
+        norm, x = RmsNorm.new("norm", 2, 1e-6), Parameter("x", [[1e-3, -1e-3]])
+        twice = RECORDING.apply(ops.mul, x, constant(1.0))
+        norm.forward(twice, kernel=decoder.kernel).backward([[1e306, 1e306]])
+
+    expected, *fused = refusals(overflowing)
+    assert "non-finite" in expected
     assert fused == [expected] * 2
 
 
