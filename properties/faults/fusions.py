@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from logitproof.core import floats, fused, kernels, unfolding
+from logitproof.core import floats, fused, unfolding
 from logitproof.core.floats import Array
-from logitproof.core.kernels import Kernel, OutOfRange
+from logitproof.core.kernels import MODERATE, Kernel, OutOfRange
 from logitproof.core.layout import SequenceLayout
 
 from .fault import Fault, planted
@@ -35,18 +35,17 @@ def _norm_with(right: Any, change: Callable[[Array, Array, Array, Array], Parts]
     return normalised
 
 
-@fusion(
-    (kernels, "lies_between"), (fused, "lies_between"), kind="mistake", source="tape.md section 4"
-)
-def guard_of_one_side_for_many(right: Any, _: Any) -> Any:
+@fusion((Kernel, "check"), kind="mistake", source="tape.md section 4")
+def guard_of_one_side_for_many(right: Any) -> Any:
     """Of more values than a few, it is enough for the guard that one end is in its range."""
 
-    def lies_between(values: Array, low: float, high: float) -> bool:
-        if values.size <= floats.FEW:
-            return bool(right(values, low, high))
-        return bool(low < np.min(values)) or bool(np.max(values) < high)
+    def check(self: Kernel, *arrays: Array) -> None:
+        for values in arrays:
+            in_range = np.min(values) > -MODERATE or np.max(values) < MODERATE
+            if values.size <= floats.FEW or not in_range:
+                right(self, values)
 
-    return lies_between, lies_between
+    return check
 
 
 @fusion((fused, "_normalised"), kind="order", source=ORDERS)
