@@ -33,9 +33,8 @@ def sealed(array: Any) -> Any:
     owner = array
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
-    if owner is not array:
-        owner.flags.writeable = False
-    array.flags.writeable = False
+    owner.setflags(write=False)
+    array.setflags(write=False)
     return array.view()
 
 

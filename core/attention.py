@@ -9,7 +9,7 @@ from . import ops
 from .errors import Code, ShapeRefusal, at_stage, check_equal, check_kind, check_not_zero
 from .floats import Array, Ids
 from .initial import SplitMix64, check_size
-from .layers import Linear
+from .layers import Linear, parameters_of
 from .names import check_distinct
 from .rope import RotaryTable
 from .tape import RECORDING, Context, Parameter, Tensor, constant
@@ -233,8 +233,7 @@ class Attention:
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Query, key, value, output."""
-        first = (*self.query.parameters, *self.key.parameters)
-        return (*first, *self.value.parameters, *self.output.parameters)
+        return parameters_of((self.query, self.key, self.value, self.output))
 
     def forward(self, x: Tensor, offset: int = 0, *, context: Context = RECORDING) -> Tensor:
         """x: [B, T, D], token t at position offset + t. Returns: [B, T, D].
@@ -286,14 +285,12 @@ class Attention:
         return self.rotation.rotate_at(heads, layout.positions, context=context)
 
     def turns(self, layout: SequenceLayout) -> tuple[Array, Array]:
-        """Cosines and sines of every cell: [T, 1, 1, d_h / 2], or [B, T, 1, 1, d_h / 2]."""
-        tables = (self.rotation.cosines, self.rotation.sines)
+        """Cosines and sines of every cell: [T, d_h / 2], or [B, 1, T, d_h / 2]."""
+        cosines, sines = self.rotation.cosines, self.rotation.sines
         if layout.is_ordinary:
             T = layout.shape[1]
-            cosines, sines = (table[:T, None, None] for table in tables)
-        else:
-            cosines, sines = (table[layout.positions][:, :, None, None] for table in tables)
-        return cosines, sines
+            return cosines[:T], sines[:T]
+        return cosines[layout.positions][:, None], sines[layout.positions][:, None]
 
     @property
     def _what(self) -> str:
@@ -338,7 +335,7 @@ def _check_projections(query: Linear, key: Linear, value: Linear) -> None:
         _check_equal(PROJECTION_IN, layer, query.input_width, layer.input_width)
     for layer in (key, value):
         _check_equal(PROJECTION_OUT, layer, query.output_width, layer.output_width)
-    check_distinct([p.name for layer in (query, key, value) for p in layer.parameters])
+    check_distinct([p.name for p in parameters_of((query, key, value))])
 
 
 def _check_output(query: Linear, key: Linear, value: Linear, output: Linear, heads: int) -> int:
@@ -348,7 +345,7 @@ def _check_output(query: Linear, key: Linear, value: Linear, output: Linear, hea
     _check_equal(Code.QKV_OUTPUT_WIDTH_MISMATCH, query, D, query.output_width)
     _check_equal(Code.OUTPUT_INPUT_WIDTH_MISMATCH, output, query.output_width, output.input_width)
     _check_equal(Code.OUTPUT_WIDTH_MISMATCH, output, D, output.output_width)
-    check_distinct([p.name for layer in (query, key, value, output) for p in layer.parameters])
+    check_distinct([p.name for p in parameters_of((query, key, value, output))])
     return d_h
 
 

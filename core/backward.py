@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
@@ -24,21 +25,22 @@ __all__ = ["ReversePass", "topology"]
 def topology(output: Tensor) -> list[Tensor]:
     """Depth-first post-order, parents in operand order, every node once."""
     order: list[Tensor] = []
-    seen: set[int] = set()
-    waiting: list[Tensor | None] = [output]
-    open_nodes: list[Tensor] = []
+    seen = {output}  # nodes are equal only to themselves
+    open_nodes = [output]
+    waiting = [iter(output._parents)]  # of each open node
     while waiting:
-        node = waiting.pop()
-        if node is None:  # all above the newest open node are in order
-            order.append(open_nodes.pop())
-        elif id(node) not in seen:
-            seen.add(id(node))
+        for node in waiting[-1]:
+            if node in seen:
+                continue
+            seen.add(node)
             if node._parents:
                 open_nodes.append(node)
-                waiting.append(None)
-                waiting.extend(node._parents[::-1])
-            else:
-                order.append(node)
+                waiting.append(iter(node._parents))
+                break
+            order.append(node)
+        else:  # all above the newest open node are in order
+            order.append(open_nodes.pop())
+            waiting.pop()
     return order
 
 
@@ -52,29 +54,36 @@ class ReversePass:
             if node._released:
                 raise _graph_released(node._vjp or node.op)  # of a fused node its first step
         self.seed = _checked_seed(output, seed)
-        self._index = {id(node): i for i, node in enumerate(self.topology)}
         self._check_revisions()
         self.adjoints: dict[int, Array] = {id(output): self.seed}
         self._edges = edges
         self._unlooked: set[int] = set()  # nodes to which fused ones have delivered
+        self._has_fused = False
         self._walk()
+
+    @cached_property
+    def _index(self) -> dict[int, int]:
+        """The place of every node in the topology, for refusals and traces."""
+        return {id(node): i for i, node in enumerate(self.topology)}
 
     def _check_revisions(self) -> None:
         """Refuses: binding/stale-operand-value (nodes from last to first, operands ascending)"""
         for node in reversed(self.topology):
-            for operand, parent in enumerate(node._parents):
-                recorded = node._read_revisions[operand]
-                if recorded == parent._revision:
-                    continue
-                check_equal(
-                    Code.STALE_OPERAND_VALUE,
-                    node.op,
-                    recorded,
-                    parent._revision,
-                    child=self._index[id(node)],
-                    parent=self._index[id(parent)],
-                    operand=operand,
-                )
+            now = tuple([parent._revision for parent in node._parents])
+            if node._read_revisions != now:
+                self._refuse_stale(node, now)
+
+    def _refuse_stale(self, node: Tensor, now: tuple[int, ...]) -> None:
+        operand = [a != b for a, b in zip(node._read_revisions, now, strict=True)].index(True)
+        check_equal(
+            Code.STALE_OPERAND_VALUE,
+            node.op,
+            node._read_revisions[operand],
+            now[operand],
+            child=self._index[id(node)],
+            parent=self._index[id(node._parents[operand])],
+            operand=operand,
+        )
 
     def _walk(self) -> None:
         with quiet_pass():
@@ -99,14 +108,20 @@ class ReversePass:
         -0.0, gives both zeros one sum.
         """
         adjoints = self.adjoints
+        self._has_fused = True
+        if child._vjp.add_to is not None and id(child._parents[0]) in adjoints:
+            child._vjp.add_to(adjoints[id(child._parents[0])], upstream)
+            return
         for parent, contribution in zip(child._parents, child._vjp.rule(upstream), strict=True):
             key = id(parent)
             previous = adjoints.get(key)
-            if not parent.tracked:
+            if previous is None and parent.is_parameter:
+                adjoints[key] = contribution
+            elif not parent.tracked:
                 if not is_finite(contribution):
                     raise OutOfRange
-            elif previous is None and parent.is_parameter:
-                adjoints[key] = contribution
+            elif previous is not None and key in self._unlooked:  # an array of this pass alone
+                np.add(previous, contribution, out=previous)
             else:
                 before = 0.0 if previous is None else previous
                 adjoints[key] = np.asarray(before + contribution)
@@ -178,33 +193,47 @@ class ReversePass:
         self.adjoints[id(parent)] = after
 
     def _accumulated(self) -> list[tuple[Parameter, Array]]:
-        """Every parameter in topology order with its prospective gradient."""
-        prospective = []
-        with np.errstate(all="ignore"):
-            for index, leaf in enumerate(self.topology):
-                if leaf.is_parameter:
-                    node = cast("Parameter", leaf)
-                    prospective.append((node, self._sum(node, index)))
-        return prospective
+        """Every parameter in topology order with its prospective gradient.
 
-    def _sum(self, node: Parameter, index: int) -> Array:
-        """The stored gradient and the pass's. Refuses: numeric/non-finite-accumulated-gradient"""
-        stored, adjoint = node._gradient, self.adjoints.get(id(node))
-        after = stored if adjoint is None else np.asarray(stored + adjoint)
-        if adjoint is not None and not is_finite(after):
-            bad = cast("tuple[int, float]", first_non_finite(after))
-            raise NumericRefusal(
-                code=Code.NON_FINITE_ACCUMULATED_GRADIENT,
-                what=node.name,
-                at=bad[0],
-                value=bad[1],
-                details={
-                    "node": index,
-                    "stored": float(stored.reshape(-1)[bad[0]]),
-                    "pass_adjoint": float(adjoint.reshape(-1)[bad[0]]),
-                },
-            )
+        Refuses: numeric/non-finite-accumulated-gradient
+        """
+        adjoints = self.adjoints
+        parameters = cast("list[Parameter]", [node for node in self.topology if node.is_parameter])
+        with np.errstate(all="ignore"):
+            return [
+                (p, self._sum(p, adjoints[id(p)]) if id(p) in adjoints else p._gradient)
+                for p in parameters
+            ]
+
+    def _sum(self, node: Parameter, adjoint: Array) -> Array:
+        """The stored gradient and the pass's, where that has fused nodes in the latter's storage.
+
+        Nobody else has it; of a sum that overflows the steps tell both terms.
+        Refuses: numeric/non-finite-accumulated-gradient
+        """
+        if self._has_fused and adjoint.base is None:
+            np.add(node._gradient, adjoint, out=adjoint)
+            if not is_finite(adjoint):
+                raise OutOfRange
+            return adjoint
+        after = np.asarray(node._gradient + adjoint)
+        if not is_finite(after):
+            self._refuse_accumulated(after, node, adjoint)
         return after
+
+    def _refuse_accumulated(self, after: Array, node: Parameter, adjoint: Array) -> None:
+        at, value = cast("tuple[int, float]", first_non_finite(after))
+        raise NumericRefusal(
+            code=Code.NON_FINITE_ACCUMULATED_GRADIENT,
+            what=node.name,
+            at=at,
+            value=value,
+            details={
+                "node": self._index[id(node)],
+                "stored": float(node._gradient.reshape(-1)[at]),
+                "pass_adjoint": float(adjoint.reshape(-1)[at]),
+            },
+        )
 
     def commit(self) -> None:
         """Write every gradient.

@@ -139,7 +139,8 @@ class DecoderBlock:
 
         kernel: of the fused form; None runs the steps one by one
         """
-        if kernel is None or layout is None or not self._fuses(x, layout):
+        parameters = self.parameters
+        if kernel is None or layout is None or not self._fuses(x, layout, len(parameters)):
             return self.inspect(x, layout=layout, context=context)["output"]
         attention = self.attention
 
@@ -150,8 +151,8 @@ class DecoderBlock:
             context,
             fused.block,
             x,
-            *self.parameters,
-            *(x, x, x),
+            *parameters,
+            *fused.norm_uses(x, kernel),
             steps=steps,
             epsilons=(self.attention_norm.epsilon, self.ffn_norm.epsilon),
             heads=attention.heads,
@@ -160,13 +161,13 @@ class DecoderBlock:
             kernel=kernel,
         )
 
-    def _fuses(self, x: Tensor, layout: SequenceLayout) -> bool:
+    def _fuses(self, x: Tensor, layout: SequenceLayout, parameters: int) -> bool:
         """Whether the fused forms cover this call: what they do not, the steps do or refuse."""
         attention = self.attention
         return (
             getattr(x, "shape", None) == (*layout.shape, attention.model_width)
             and layout.last_position < attention.rotation.capacity
-            and len(self.parameters) == 9  # none has a bias
+            and parameters == 9  # none has a bias
         )
 
     def inspect(
@@ -217,7 +218,7 @@ class DecoderBlock:
             residual,
             *weights,
             gain,
-            *(residual, residual, residual),
+            *fused.norm_uses(residual, kernel),
             steps=steps,
             epsilon=self.ffn_norm.epsilon,
             kernel=kernel,

@@ -20,6 +20,7 @@ from .rounded import cos, exp, log, log1p, pow, sin
 __all__ = [
     "Array",
     "Ids",
+    "add_rows",
     "clean_zeros",
     "contract",
     "contract_steps",
@@ -56,6 +57,8 @@ TRANSPOSED_SUM_TERMS = 256
 STRIPPED_COPY, STRIP = 16_384, 64
 # From so many left values on a lane with few columns is contracted the other way round.
 TURNED_LANE = 4096
+# An operand without dimensions costs an array operation half of what a Python number does.
+ZERO = np.array(0.0)
 # Up to so many values a scan over Python floats costs less than numpy's calls.
 FEW = 24
 
@@ -95,8 +98,13 @@ def total(values: Array, *, axis: int, keep: bool = False) -> Array:
             rows = np.ascontiguousarray(values).reshape(len(values), -1)
             result = _sum_of_rows(rows).reshape(values.shape[1:])
             return result[None] if keep else result
-    result = np.add.accumulate(values, axis=axis)[(*(slice(None),) * axis, slice(-1, None))] + 0.0
-    return result if keep else result.squeeze(axis)
+    sums = np.add.accumulate(values, axis=axis)
+    if axis == values.ndim - 1:
+        result = sums[..., -1:] if keep else sums[..., -1]
+    else:
+        last = (slice(None),) * axis
+        result = sums[(*last, slice(-1, None) if keep else -1)]
+    return np.asarray(result + ZERO)
 
 
 def _sum_of_rows(rows: Array) -> Array:
@@ -168,14 +176,19 @@ def scatter_add(rows: Array, *, indices: Ids, count: int) -> Array:
     rows: [n, D]; indices: [n], each below `count`. Returns: [count, D]
     Source: numerics_vjp.md section 3, gather.
     """
+    table = np.zeros((count, rows.shape[1]))
+    add_rows(table, rows, indices=indices)
+    return table
+
+
+def add_rows(table: Array, rows: Array, *, indices: Ids) -> None:
+    """Adds rows[p] to row indices[p] of the table, in place, p ascending."""
     width = rows.shape[1]
-    table = np.zeros((count, width))
-    if rows.size < FLAT_SCATTER_SCALARS:
+    if rows.size < FLAT_SCATTER_SCALARS or not table.flags.c_contiguous:
         np.add.at(table, indices, rows)
     else:
         cells = indices[:, None] * width + np.arange(width)
         np.add.at(table.reshape(-1), cells.reshape(-1), rows.reshape(-1))
-    return table
 
 
 def contract(left: Array, right: Array) -> Array:
@@ -185,6 +198,8 @@ def contract(left: Array, right: Array) -> Array:
     Source: numerics.md section 4.
     """
     R, K, C = left.shape[-2], left.shape[-1], right.shape[-1]
+    if right.ndim == left.ndim == 2 and left.size and right.size:
+        return _contract_matrix(left, right)
     if right.ndim == 2 and left.size and right.size:
         # One matrix for all rows: rows do not see each other.
         return _contract_matrix(left.reshape(-1, K), right).reshape(*left.shape[:-1], C)
@@ -221,7 +236,7 @@ def _contract_matrix(left: Array, right: Array) -> Array:
 
 def _einsum(left: Array, right: Array) -> Array:
     product: Array = np.einsum("ik,kj->ij", row_major(left), row_major(right))
-    product += 0.0
+    product += ZERO
     return product
 
 
@@ -229,7 +244,7 @@ def _einsum_lanes(left: Array, right: Array) -> Array:
     product: Array = np.einsum(
         "nik,nkj->nij", np.ascontiguousarray(left), np.ascontiguousarray(right)
     )
-    product += 0.0
+    product += ZERO
     return product
 
 

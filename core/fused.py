@@ -15,18 +15,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from . import floats
 from .errors import Refusal
 from .floats import Array, Ids
-from .kernels import MODERATE, Kernel, Mask, OutOfRange, lies_between
+from .kernels import Kernel, Mask, OutOfRange
 from .vjp import Contributions, Result, Vjp, is_quiet
 
 if TYPE_CHECKING:
     from .tape import Context, Tensor
 
 __all__ = ["Folded", "block", "either", "feed_forward_residual", "mean_nll", "norm",
-           "tied_head"]  # fmt: skip
+           "norm_uses", "rows", "tied_head"]  # fmt: skip
 
 MANY_ROWS = 100_000
+ONE, MINUS_HALF = np.array(1.0), np.array(-0.5)  # cheaper operands than Python numbers
 Steps: TypeAlias = "Callable[..., Tensor]"
 Reverse: TypeAlias = Callable[[Array], Contributions]
 
@@ -34,16 +36,26 @@ Reverse: TypeAlias = Callable[[Array], Contributions]
 class Folded(Vjp):
     """The reverse rule of a fused operation; `steps` makes the same node of composed ones.
 
-    steps: the operand nodes -> the output node of their composed operations
-    first: the operation of the first of them, which a released graph is named by
+    rule:   as of every operation; what it gives for a parameter is its caller's to change
+    steps:  the operand nodes -> the output node of their composed operations
+    first:  the operation of the first of them, which a released graph is named by
+    add_to: the only operand's adjoint so far, upstream: adds the contribution in place
     """
 
-    __slots__ = ("first", "steps")
+    __slots__ = ("add_to", "first", "steps")
 
-    def __init__(self, rule: Reverse, steps: Steps, *, first: str) -> None:
+    def __init__(
+        self,
+        rule: Reverse,
+        steps: Steps,
+        *,
+        first: str,
+        add_to: Callable[[Array, Array], None] | None = None,
+    ) -> None:
         super().__init__(rule)
         self.steps = steps
         self.first = first
+        self.add_to = add_to
 
 
 def either(
@@ -57,6 +69,22 @@ def either(
         return context.apply(fused, *operands, steps=steps, **arguments)
     except (OutOfRange, Refusal):
         return steps(*operands)
+
+
+def norm_uses(x: Tensor, kernel: Kernel) -> tuple[Tensor, ...]:
+    """The operands that tell a norm's uses of x: the contributions of all three come apart, in
+    their order, where bits are claimed. Elsewhere one operand is given their sum.
+    """
+    return (x, x, x) if kernel.claims_bits else ()
+
+
+def _delivered(first: Array, parts: Contributions, kernel: Kernel) -> tuple[Array, Contributions]:
+    """The contribution of the first operand, and those of `norm_uses`. `first` may be reused."""
+    if kernel.claims_bits:
+        return first, parts
+    for part in parts:
+        first += part
+    return first, ()
 
 
 def _ends_with(op_name: str) -> Callable[[Any], Any]:
@@ -76,6 +104,13 @@ def _ends_with(op_name: str) -> Callable[[Any], Any]:
     return name
 
 
+def _check_roots(stable: Array, epsilon: float, kernel: Kernel) -> None:
+    """Raises: OutOfRange, where a stabilised mean square is 0 or not moderate"""
+    kernel.check(stable)
+    if epsilon == 0.0 and not stable.all():  # else it is no less than epsilon
+        raise OutOfRange
+
+
 def _normalised(x: Array, gain: Array, epsilon: float, kernel: Kernel) -> tuple[Array, Reverse]:
     """x * inverse_root(mean(x^2) + epsilon) * gain, and dn -> (gain, x, x, x).
 
@@ -85,8 +120,7 @@ def _normalised(x: Array, gain: Array, epsilon: float, kernel: Kernel) -> tuple[
     """
     stable = kernel.mean_square(x)
     stable += epsilon
-    if not lies_between(stable, 0.0, MODERATE):
-        raise OutOfRange
+    _check_roots(stable, epsilon, kernel)
     inverse = kernel.inverse_root(stable)
     normalised = x * inverse
     width = x.shape[-1]
@@ -103,7 +137,7 @@ def _normalised(x: Array, gain: Array, epsilon: float, kernel: Kernel) -> tuple[
         scaled = kernel.row_dots(inner, x)
         inner *= inverse
         scaled *= inverse
-        stabilised = scaled * -0.5
+        stabilised = scaled * MINUS_HALF
         stabilised /= stable
         kernel.check(stabilised)
         if stabilised.size > MANY_ROWS:
@@ -118,115 +152,97 @@ def _normalised(x: Array, gain: Array, epsilon: float, kernel: Kernel) -> tuple[
 def _attended(
     n: Array,
     weights: tuple[Array, Array, Array, Array],
+    rows: int,
     heads: int,
     turns: tuple[Array, Array],
     allowed: tuple[Mask, Mask],
     kernel: Kernel,
 ) -> tuple[Array, Callable[[Array], tuple[Array, Contributions]]]:
-    """Rotated causal attention of n [B, T, D], and u -> (n's gradient, the weights').
+    """Rotated causal attention of n [B * T, D], and u -> (n's gradient, the weights').
 
     A non-finite n, projection, query or key makes its whole row or column of scores non-finite;
     a non-finite value or mixture reaches the output, for masked weights are 0 and 0 * inf is NaN.
     """
     query, key, value, output = weights
-    B, T, D = n.shape
-    width = D // heads
-    joined = np.concatenate((query, key, value), axis=1)
-    projected = kernel.product(n, joined).reshape(B, T, 3, heads, width)
-    lanes = np.empty((3, B, heads, T, width))
-    cells = lanes.transpose(1, 3, 0, 2, 4)  # [B, T, 3, H, d_h], as they are projected
-    _turn(projected[:, :, :2], *turns, out=cells[:, :, :2])
-    cells[:, :, 2] = projected[:, :, 2]
-    q, k, v = lanes
+    cells, D = n.shape
+    lanes = rows, cells // rows, heads, D // heads  # [B, T, H, d_h]
+    turn, turn_back, scale = kernel.rotation(*turns, 1.0 / math.sqrt(float(D // heads)))
+    projected = kernel.projections(n, (query, key, value))
+    q, k, v = [each.reshape(lanes).swapaxes(1, 2) for each in projected]
+    q, k = turn(q, k)
     scores = kernel.product(q, k.swapaxes(-1, -2))
     kernel.check(scores)
-    scale = 1.0 / math.sqrt(float(width))
-    scores *= scale
+    if scale != 1.0:
+        scores *= scale
     weight = kernel.causal(scores, *allowed)
-    merged = kernel.product(weight, v).transpose(0, 2, 1, 3).reshape(B, T, D)
+    merged = kernel.product(weight, v).swapaxes(1, 2).reshape(cells, D)
 
     def reverse(upstream: Array) -> tuple[Array, Contributions]:
         """The scale's contribution, dropped but checked, is a sum of inner * scores: both are
-        below 1e150, which leaves room for 1e8 of their products.
+        below 1e150, which leaves room for 1e8 of their products; if the scores have the scale in
+        them already, for 1e8 of them times the scale.
         """
-        output_gradient = kernel.weight_gradient(merged, upstream)
-        mixed = kernel.product(upstream, output.T).reshape(B, T, heads, width).swapaxes(1, 2)
+        output_gradient = kernel.weight_gradient(merged, upstream, rows)
+        mixed = kernel.product(upstream, output.T).reshape(lanes).swapaxes(1, 2)
         inner = kernel.product(mixed, v.swapaxes(-1, -2))
         kernel.check(inner)
         inner -= kernel.row_dots(inner, weight)
         inner *= weight
         kernel.check(inner)
-        inner *= scale
-        back = np.empty((B, T, 3, heads, width))
-        turned = np.empty((2, B, heads, T, width))
-        turned[0] = kernel.product(inner, k)
-        turned[1] = kernel.product(inner.swapaxes(-1, -2), q)
-        cosines, sines = turns
-        _turn(turned.transpose(1, 3, 0, 2, 4), cosines, -sines, out=back[:, :, :2])
-        back[:, :, 2] = kernel.product(weight.swapaxes(-1, -2), mixed).swapaxes(1, 2)
-        flat = back.reshape(B, T, 3 * D)
-        gradient = kernel.weight_gradient(n, flat)
-        arrived = kernel.input_gradient(flat, weights[:3], (2, 1, 0))  # value, key, query
-        parts = gradient[:, :D], gradient[:, D : 2 * D], gradient[:, 2 * D :]
-        return arrived, (*parts, output_gradient)
+        if scale != 1.0:
+            inner *= scale
+        split = (
+            *turn_back(kernel.product(inner, k), kernel.product(inner.swapaxes(-1, -2), q)),
+            kernel.product(weight.swapaxes(-1, -2), mixed),
+        )
+        back = [each.swapaxes(1, 2).reshape(cells, D) for each in split]
+        gradients = kernel.weight_gradients(n, back, rows)
+        arrived = kernel.input_gradient(back, weights[:3], (2, 1, 0))  # value, key, query
+        return arrived, (*gradients, output_gradient)
 
     return kernel.product(merged, output), reverse
 
 
-def _turn(x: Array, cosines: Array, sines: Array, *, out: Array) -> None:
-    """(l * c - r * s, l * s + r * c) per adjacent pair, every -0.0 made +0.0."""
-    left, right = x[..., 0::2], x[..., 1::2]
-    turned = left * cosines
-    turned -= right * sines
-    np.add(turned, 0.0, out=out[..., 0::2])
-    np.multiply(left, sines, out=turned)
-    turned += right * cosines
-    np.add(turned, 0.0, out=out[..., 1::2])
-
-
 def _gated(
-    n: Array, gate: Array, up: Array, down: Array, kernel: Kernel
+    n: Array, gate: Array, up: Array, down: Array, rows: int, kernel: Kernel
 ) -> tuple[Array, Callable[[Array], tuple[Array, Contributions]]]:
     """(silu(n @ gate) * (n @ up)) @ down, and u -> (n's gradient, the weights').
 
     Every non-finite step reaches the output: inf * 0 is NaN in each product and each sum.
     """
-    hidden = gate.shape[1]
-    both = kernel.product(n, np.concatenate((gate, up), axis=1))
-    g, raised = both[..., :hidden], both[..., hidden:]
+    g, raised = kernel.projections(n, (gate, up))
     s = kernel.sigmoid(g)
     activated = g * s
     product = activated * raised
 
     def reverse(upstream: Array) -> tuple[Array, Contributions]:
         """A non-finite adjoint reaches a weight's gradient, which the tape looks at."""
-        down_gradient = kernel.weight_gradient(product, upstream)
+        down_gradient = kernel.weight_gradient(product, upstream, rows)
         inner = kernel.product(upstream, down.T)
-        back = np.empty(both.shape)
-        np.multiply(inner, activated, out=back[..., hidden:])
-        slope = 1.0 - s
+        raised_back = inner * activated
+        slope = ONE - s
         slope *= g
-        slope += 1.0
+        slope += ONE
         slope *= s
         inner *= raised
-        np.multiply(inner, slope, out=back[..., :hidden])
-        gradient = kernel.weight_gradient(n, back)
+        inner *= slope
+        back = (inner, raised_back)
+        gradients = kernel.weight_gradients(n, back, rows)
         arrived = kernel.input_gradient(back, (gate, up), (1, 0))  # up, then gate
-        return arrived, (gradient[:, :hidden], gradient[:, hidden:], down_gradient)
+        return arrived, (*gradients, down_gradient)
 
     return kernel.product(product, down), reverse
 
 
 @_ends_with("mul")
-def norm(
-    x: Array, gain: Array, _: Array, __: Array, *, epsilon: float, kernel: Kernel, steps: Steps
-) -> Result:
-    """RMSNorm. Operands: x, gain, x, x: the contributions to x come in the order of its uses."""
+def norm(x: Array, gain: Array, *_: Array, epsilon: float, kernel: Kernel, steps: Steps) -> Result:
+    """RMSNorm. Operands: x, gain, then what is left of `norm_uses` after the first."""
     value, reverse = _normalised(x, gain, epsilon, kernel)
 
     def rule(upstream: Array) -> Contributions:
-        gain_gradient, *parts = reverse(upstream)
-        return parts[0], gain_gradient, parts[1], parts[2]
+        gain_gradient, product, *squares = reverse(upstream)
+        product, left = _delivered(product, tuple(squares), kernel)
+        return (product, gain_gradient, *left)
 
     return value, Folded(rule, steps, first="mul")
 
@@ -244,35 +260,52 @@ def block(
 ) -> Result:
     """a = x + attention(norm(x)); a + swiglu(norm(a)).
 
-    Operands: x, the nine parameters in block order, then x three times.
+    Operands: x, the nine parameters in block order, then `norm_uses` of x.
     """
     gain, query, key, value, output, last_gain, gate, up, down = operands[:9]
+    rows, shape = x.shape[0], x.shape
+    x = x.reshape(-1, shape[-1])
     n, norm_reverse = _normalised(x, gain, epsilons[0], kernel)
     weights = (query, key, value, output)
-    residual, reverse = _attended(n, weights, heads, turns, allowed, kernel)
+    residual, reverse = _attended(n, weights, rows, heads, turns, allowed, kernel)
     residual += x
-    result, last = _residual_feed_forward(residual, gate, up, down, last_gain, epsilons[1], kernel)
+    result, last = _residual_feed_forward(
+        residual, gate, up, down, last_gain, epsilons[1], rows, kernel
+    )
 
     def rule(upstream: Array) -> Contributions:
+        upstream = upstream.reshape(x.shape)
         (first, second, third), last_gain_gradient, gradients = last(upstream)
         adjoint = upstream + first
         adjoint += second
         adjoint += third
         inner, attention_gradients = reverse(adjoint)
         gain_gradient, *parts = norm_reverse(inner)
+        adjoint, left = _delivered(adjoint, tuple(parts), kernel)
         return (
-            adjoint, gain_gradient, *attention_gradients, last_gain_gradient, *gradients, *parts,
+            adjoint.reshape(shape), gain_gradient, *attention_gradients, last_gain_gradient,
+            *gradients, *[part.reshape(shape) for part in left],
         )  # fmt: skip
 
-    return result, Folded(rule, steps, first="mul")
+    return result.reshape(shape), Folded(rule, steps, first="mul")
 
 
 def _residual_feed_forward(
-    x: Array, gate: Array, up: Array, down: Array, gain: Array, epsilon: float, kernel: Kernel
+    x: Array,
+    gate: Array,
+    up: Array,
+    down: Array,
+    gain: Array,
+    epsilon: float,
+    rows: int,
+    kernel: Kernel,
 ) -> tuple[Array, Callable[[Array], tuple[Contributions, Array, Contributions]]]:
-    """x + swiglu(norm(x)), and u -> (what x gets beside u, the gain's, the weights')."""
+    """x + swiglu(norm(x)), and u -> (what x gets beside u, the gain's, the weights').
+
+    x: [B * T, D], of B rows
+    """
     n, norm_reverse = _normalised(x, gain, epsilon, kernel)
-    branch, reverse = _gated(n, gate, up, down, kernel)
+    branch, reverse = _gated(n, gate, up, down, rows, kernel)
 
     def back(upstream: Array) -> tuple[Contributions, Array, Contributions]:
         arrived, gradients = reverse(upstream)
@@ -295,25 +328,47 @@ def feed_forward_residual(
     kernel: Kernel,
     steps: Steps,
 ) -> Result:
-    """x + swiglu(norm(x)). Operands: x, the three weights, the gain, then x three times."""
-    value, reverse = _residual_feed_forward(x, gate, up, down, gain, epsilon, kernel)
+    """x + swiglu(norm(x)). Operands: x, the three weights, the gain, then `norm_uses` of x."""
+    shape = x.shape
+    x = x.reshape(-1, shape[-1])
+    rows = math.prod(shape[:-2])
+    value, reverse = _residual_feed_forward(x, gate, up, down, gain, epsilon, rows, kernel)
 
     def rule(upstream: Array) -> Contributions:
-        parts, gain_gradient, gradients = reverse(upstream)
-        return (upstream, *gradients, gain_gradient, *parts)
+        parts, gain_gradient, gradients = reverse(upstream.reshape(x.shape))
+        residual, left = _delivered(upstream.reshape(x.shape).copy(), parts, kernel)
+        left = tuple([part.reshape(shape) for part in left])
+        return (residual.reshape(shape), *gradients, gain_gradient, *left)
 
-    return value, Folded(rule, steps, first="mul")
+    return value.reshape(shape), Folded(rule, steps, first="mul")
+
+
+@_ends_with("gather_rows")
+def rows(table: Array, *, selectors: Ids, steps: Steps) -> Result:
+    """The table's rows [*shape, D] where no bits are claimed: each occurrence is added in place."""
+    flat, count = selectors.reshape(-1), len(table)
+
+    def add_to(gradient: Array, upstream: Array) -> None:
+        floats.add_rows(gradient, upstream.reshape(len(flat), -1), indices=flat)
+
+    def rule(upstream: Array) -> Contributions:
+        return (floats.scatter_add(upstream.reshape(len(flat), -1), indices=flat, count=count),)
+
+    value = table[flat].reshape(*selectors.shape, table.shape[1])
+    return value, Folded(rule, steps, first="gather_rows", add_to=add_to)
 
 
 @_ends_with("matmul")
 def tied_head(hidden: Array, table: Array, *, kernel: Kernel, steps: Steps) -> Result:
     """hidden [B, T, D] times the transposed table [V, D]."""
+    B, T, D = hidden.shape
+    x = hidden.reshape(-1, D)
 
     def rule(upstream: Array) -> Contributions:
-        gradient = kernel.weight_gradient(hidden, upstream).T
-        return kernel.product(upstream, table), gradient
+        u = upstream.reshape(-1, len(table))
+        return kernel.product(u, table).reshape(B, T, D), kernel.table_gradient(u, x, B)
 
-    return kernel.product(hidden, table.T), Folded(rule, steps, first="transpose")
+    return kernel.product(x, table.T).reshape(B, T, -1), Folded(rule, steps, first="transpose")
 
 
 @_ends_with("indexed_mean_nll")
@@ -325,17 +380,12 @@ def mean_nll(
     rows = logits.reshape(-1, shape[-1])
     if cells is not None:
         rows = rows[cells]
-    count = len(rows)
-    groups = float(count)
-    losses, probabilities = kernel.row_losses(rows, targets)
+    groups = float(len(rows))
+    losses, gradients = kernel.row_losses(rows, targets)
     kernel.check(losses)
 
     def rule(upstream: Array) -> Contributions:
-        k = upstream / groups
-        gradient = probabilities * k
-        at = np.arange(count), targets
-        gradient[at] = (probabilities[at] - 1.0) * k
-        gradient += 0.0
+        gradient = gradients(upstream / groups)
         if cells is not None:
             table = np.zeros((shape[0] * shape[1], shape[2]))
             table[cells] = gradient

@@ -179,7 +179,7 @@ class Linear:
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Weight, then bias."""
-        return (self.weight,) if self.bias is None else (self.weight, self.bias)
+        return parameters_of((self,))
 
     def forward(self, x: Tensor, *, context: Context = RECORDING) -> Tensor:
         """x: [..., in]. Returns: [..., out].
@@ -200,6 +200,16 @@ class Linear:
     def _project(self, x: Tensor, context: Context) -> Tensor:
         y = context.apply(ops.matmul, x, self.weight)
         return y if self.bias is None else context.apply(ops.add, y, self.bias)
+
+
+def parameters_of(linears: Sequence[Linear]) -> tuple[Parameter, ...]:
+    """Those of every layer, in order."""
+    found: list[Parameter] = []
+    for linear in linears:
+        found.append(linear.weight)
+        if linear.bias is not None:
+            found.append(linear.bias)
+    return tuple(found)
 
 
 def _check_widths(input_width: int, output_width: int, *, name: str) -> None:
@@ -269,7 +279,14 @@ class RmsNorm:
         if kernel is None or getattr(x, "shape", ())[-1:] != gain.shape:
             return steps(x)
         return fused.either(
-            context, fused.norm, x, gain, x, x, steps=steps, epsilon=self.epsilon, kernel=kernel
+            context,
+            fused.norm,
+            x,
+            gain,
+            *fused.norm_uses(x, kernel)[1:],
+            steps=steps,
+            epsilon=self.epsilon,
+            kernel=kernel,
         )
 
     def inspect(self, x: Tensor, *, context: Context = RECORDING) -> dict[str, Tensor]:
@@ -335,7 +352,7 @@ class SwiGlu:
         check_equal(
             Code.DOWN_INPUT_WIDTH_MISMATCH, down.weight.name, gate.output_width, down.input_width
         )
-        check_distinct([p.name for layer in (gate, up, down) for p in layer.parameters])
+        check_distinct([p.name for p in parameters_of((gate, up, down))])
         self.gate, self.up, self.down = gate, up, down
 
     @classmethod
@@ -353,7 +370,7 @@ class SwiGlu:
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Gate, up, down."""
-        return (*self.gate.parameters, *self.up.parameters, *self.down.parameters)
+        return parameters_of((self.gate, self.up, self.down))
 
     def forward(self, x: Tensor, *, context: Context = RECORDING) -> Tensor:
         """x: [..., in]. Returns: [..., out]. Refuses: the gate projection's first"""

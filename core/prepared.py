@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from .errors import BindingRefusal, Code, RecordRefusal, check_kind
 from .layout import SequenceLayout
@@ -74,9 +74,10 @@ class PreparedDecoderInput:
         self.provenance = provenance
         self._configuration = _configuration(backbone)
         self._embedding = _Bound((embeddings,))
-        self._backbone = _Bound(backbone.parameters)
+        parameters = backbone.parameters
+        self._backbone = _Bound(parameters)
         self._producers = _Bound(tuple(producer_parameters))
-        self.validate(backbone)
+        self._validate(backbone, parameters)
 
     @property
     def producer_parameters(self) -> tuple[Tensor, ...]:
@@ -86,9 +87,10 @@ class PreparedDecoderInput:
     @contextmanager
     def reading(self, backbone: DecoderBackbone) -> Iterator[None]:
         """Everything the run reads, guarded against assignment; then all checks once more."""
-        nodes = [*backbone.parameters, *self.producer_parameters, self.embeddings]
-        with reading_all([node for node in nodes if isinstance(node, Parameter)]):
-            self.validate(backbone)
+        parameters = backbone.parameters
+        nodes = [*parameters, *self._producers.nodes, self.embeddings]
+        with reading_all(cast("list[Parameter]", [n for n in nodes if n.is_parameter])):
+            self._validate(backbone, parameters)
             yield
 
     def validate(self, backbone: DecoderBackbone) -> None:
@@ -97,6 +99,9 @@ class PreparedDecoderInput:
         Refuses: record/field-type, then `PREPARED_ORDER`
         """
         _check_backbone_kind(backbone)
+        self._validate(backbone, backbone.parameters)
+
+    def _validate(self, backbone: DecoderBackbone, parameters: tuple[Parameter, ...]) -> None:
         config = backbone.config
         B, T = self.layout.shape
         expected = (B, T, config.model_width)
@@ -123,7 +128,6 @@ class PreparedDecoderInput:
         self._embedding.check((self.embeddings,), Code.PREPARED_EMBEDDING, lambda _: "embeddings")
         if not self.context.recording and self.embeddings.tracked:
             raise _refusal(Code.PREPARED_RECORDING, "embeddings", "untracked", "tracked")
-        parameters = backbone.parameters
         if len(parameters) != len(self._backbone.nodes):
             raise _refusal(
                 Code.PREPARED_PARAMETER,

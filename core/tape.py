@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from .arrays import as_float64, as_values, first_non_finite, sealed
 from .backward import topology
 from .errors import Code, NumericRefusal, RecordRefusal, StateRefusal, check_equal, check_kind
-from .floats import Array
+from .floats import Array, is_finite
 from .names import check_name
 from .trace import Trace, TraceEdge
 from .unfolding import committed
@@ -212,8 +212,9 @@ class Parameter(Tensor):
             self._gradient_readers -= 1
 
     def commit_gradient(self, gradient: Array) -> None:
-        """Install an accumulated gradient; only a backward pass calls this."""
-        self._gradient = sealed(gradient)
+        """Install an accumulated gradient, an array of its own; only a backward pass calls this."""
+        gradient.setflags(write=False)  # who reads it is given a copy or a view
+        self._gradient = gradient
 
     def check_gradient_free(self) -> None:
         """Refuses: state/gradient-borrowed"""
@@ -236,16 +237,26 @@ def _restored(name: str, value: Array, gradient: Array) -> Parameter:
     return twin
 
 
-@contextmanager
-def reading_all(parameters: Sequence[Parameter]) -> Iterator[None]:
+class _Readers:
+    """One more reader of each parameter while open: what `hold` and `let_go` do, all at once."""
+
+    __slots__ = ("_parameters",)
+
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        self._parameters = parameters
+
+    def __enter__(self) -> None:
+        for parameter in self._parameters:
+            parameter._readers += 1
+
+    def __exit__(self, *raised: object) -> None:
+        for parameter in self._parameters:
+            parameter._readers -= 1
+
+
+def reading_all(parameters: Sequence[Parameter]) -> AbstractContextManager[None]:
     """`Parameter.reading` of every one of them at once."""
-    for parameter in parameters:
-        parameter.hold()
-    try:
-        yield
-    finally:
-        for parameter in parameters:
-            parameter.let_go()
+    return _Readers(parameters)
 
 
 def constant(array: object) -> Tensor:
@@ -311,40 +322,36 @@ class Context:
         """
         _check_operation(op)
         name: str = getattr(op, "op_name", getattr(op, "__name__", "operation"))
-        values: list[Array] = []
-        revisions: list[int] = []
-        present, tracked = _Releases.count, False
-        for tensor in tensors:
+        present = _Releases.count
+        for operand, tensor in enumerate(tensors):
             if type(tensor) not in TENSORS or tensor._checked_at != present:
-                _check_operand(tensor, len(values), name)
-            values.append(tensor._value)
-            revisions.append(tensor._revision)
-            tracked = tracked or tensor.tracked
-        given, vjp = op(*values, **arguments)
+                _check_operand(tensor, operand, name)
+        revisions = tuple([tensor._revision for tensor in tensors])
+        given, vjp = op(*[tensor._value for tensor in tensors], **arguments)
         value = given if type(given) is np.ndarray else np.asarray(given)
         if value.dtype != np.float64:
             value = as_float64(value, what=f"{name} result")
-        bad = first_non_finite(value)
-        if bad is not None:
-            raise NumericRefusal(
-                code=Code.NON_FINITE_FORWARD,
-                what=name,
-                at=bad[0],
-                value=bad[1],
-                details={"op": name},
-            )
+        if not is_finite(value):
+            _refuse_result(value, name)
         result = Tensor(value, name)
         if self.recording:
             result._parents = tensors
-            result._read_revisions = tuple(revisions)
+            result._read_revisions = revisions
             result._vjp = vjp
-            result.tracked = tracked
+            result.tracked = True in [tensor.tracked for tensor in tensors]
         return result
 
 
 TENSORS = (Tensor, Parameter)
 RECORDING = Context(recording=True)
 NO_GRAD = Context(recording=False)
+
+
+def _refuse_result(value: Array, name: str) -> None:
+    at, found = cast("tuple[int, float]", first_non_finite(value))
+    raise NumericRefusal(
+        code=Code.NON_FINITE_FORWARD, what=name, at=at, value=found, details={"op": name}
+    )
 
 
 def _check_operation(op: object) -> None:

@@ -104,17 +104,10 @@ class TextInputEncoder:
         Refuses: `TOKEN_ORDER`, record/field-type, then `PREPARED_ORDER`
         """
         batch = check_tokens(self.decoder.config, self.ids, self.layout)
-        table = self.decoder.table
         cells = check_token_ids(self.decoder.config, *batch)
         check_kind(context, Context, "context")
-        return PreparedDecoderInput(
-            backbone,
-            context,
-            _embed(table, cells, batch[1], context),
-            batch[1],
-            PROVENANCE,
-            (table,),
-        )
+        embeddings, producers = _embed(self.decoder, cells, batch[1], context), [self.decoder.table]
+        return PreparedDecoderInput(backbone, context, embeddings, batch[1], PROVENANCE, producers)
 
 
 def check_tokens(
@@ -187,11 +180,16 @@ def _all_below(integers: np.ndarray[Any, Any], bound: int) -> bool:
     return bool(integers.min() >= 0 and integers.max() < bound)
 
 
-def _embed(table: Parameter, cells: Ids, layout: SequenceLayout, context: Context) -> Tensor:
+def _embed(decoder: Decoder, cells: Ids, layout: SequenceLayout, context: Context) -> Tensor:
     """[B, T, D]: table rows in the active cells, zeros in the others."""
+    table, kernel = decoder.table, decoder.kernel
     B, T = layout.shape
     if layout.is_full:
-        return context.apply(ops.checked_rows, table, selectors=cells.reshape(B, T))
+        facts = {"selectors": cells.reshape(B, T)}
+        steps = partial(context.apply, ops.checked_rows, **facts)
+        if kernel is None or kernel.claims_bits or not context.recording:
+            return steps(table)
+        return context.apply(fused.rows, table, steps=steps, **facts)
     rows = context.apply(ops.checked_rows, table, selectors=cells)
     placed = context.apply(ops.place_rows, rows, positions=layout.active_cells(), count=B * T)
     return context.apply(ops.reshape, placed, shape=(B, T, table.shape[1]))

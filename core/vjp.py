@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import wraps
+from types import TracebackType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,16 +43,30 @@ class _Thread(threading.local):
 _THREAD = _Thread()
 
 
-@contextmanager
-def quiet_pass() -> Iterator[None]:
-    """While open, no operation or reverse rule warns of an overflow, or pays for saying so."""
-    before = _THREAD.quiet
-    with np.errstate(all="ignore"):
+class _Quiet:
+    """Saves a generator for each pass, which would cost more than what it does."""
+
+    __slots__ = ("_before", "_errors")
+
+    def __enter__(self) -> None:
+        self._before = _THREAD.quiet
+        self._errors = np.errstate(all="ignore")
+        self._errors.__enter__()
         _THREAD.quiet = True
-        try:
-            yield
-        finally:
-            _THREAD.quiet = before
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        _THREAD.quiet = self._before
+        self._errors.__exit__(kind, raised, trace)
+
+
+def quiet_pass() -> AbstractContextManager[None]:
+    """While open, no operation or reverse rule warns of an overflow, or pays for saying so."""
+    return _Quiet()
 
 
 def is_quiet() -> bool:

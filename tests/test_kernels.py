@@ -21,6 +21,7 @@ from logitproof.core import (
     Tensor,
     TextInputEncoder,
     constant,
+    floats,
     kernels,
     ops,
 )
@@ -263,3 +264,76 @@ def test_a_head_over_vectors_of_another_width_is_refused_alike(kernel: Kernel) -
 def test_the_module_gives_the_names_that_records_know() -> None:
     assert tuple(kernels.KERNELS) == ("ordered-f64", "blas-f64")
     assert isinstance(made(ORDERED).table, Parameter)
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_a_lookup_alone_gives_its_table_every_occurrence(kernel: Kernel) -> None:
+    decoder = made(kernel)
+    seed = np.arange(24.0).reshape(2, 3, 4)
+    decoder.forward(IDS).embeddings.backward(seed)
+    expected = np.zeros(decoder.table.shape)
+    np.add.at(expected, np.array(IDS), seed)
+    assert same_bits(decoder.table.gradient, expected)
+
+
+def test_rows_are_added_to_a_table_of_any_layout() -> None:
+    rows, indices = np.arange(900.0).reshape(300, 3), np.arange(300) % 7
+    tables = np.zeros((7, 3)), np.zeros((3, 7)).T
+    floats.add_rows(tables[0], rows, indices=indices)
+    floats.add_rows(tables[1], rows, indices=indices)
+    assert same_bits(*tables)
+    assert same_bits(tables[0], floats.scatter_add(rows, indices=indices, count=7))
+
+
+def test_a_gradient_that_overflows_when_it_is_added_is_refused_as_by_the_steps() -> None:
+    def overflowing(decoder: Decoder) -> None:
+        norm, x = RmsNorm.new("norm", 2, 1e-6), constant([[3.0, 4.0]])
+        norm.gain.assign([1e-200, 1e-200])  # what x gets stays small
+        norm.gain.commit_gradient(np.full(2, np.finfo(np.float64).max))
+        norm.forward(x, kernel=decoder.kernel).backward(np.full((1, 2), 1e300))
+
+    expected, *fused = refusals(overflowing)
+    assert "non-finite-accumulated-gradient" in expected
+    assert fused == [expected] * 2
+
+
+def test_what_overflows_on_its_way_to_an_ordinary_operation_is_refused_as_by_the_steps() -> None:
+    def overflowing(decoder: Decoder) -> None:
+        norm, x = RmsNorm.new("norm", 2, 1e-6), Parameter("x", [[1e-3, -1e-3]])
+        twice = RECORDING.apply(ops.mul, x, constant(1.0))
+        norm.forward(twice, kernel=decoder.kernel).backward([[1e306, 1e306]])
+
+    expected, *fused = refusals(overflowing)
+    assert "non-finite" in expected
+    assert fused == [expected] * 2
+
+
+def test_a_row_of_zeros_without_epsilon_is_refused_alike() -> None:
+    def empty(decoder: Decoder) -> None:
+        norm = RmsNorm.new("norm", 2, 0.0)
+        norm.forward(constant([[3.0, 4.0], [0.0, 0.0]]), kernel=decoder.kernel)
+
+    expected, *fused = refusals(empty)
+    assert "zero-energy-row" in expected
+    assert fused == [expected] * 2
+
+
+@pytest.mark.parametrize("size", [1.0, 1e3])
+def test_probabilities_of_the_fast_kernel_need_no_shift_where_scores_are_small(size: float) -> None:
+    # At most 1, and off by the shift (x e^-x), an exponential, two sums, its share and a division.
+    scores = np.linspace(-size, size, 9).reshape(1, 1, 3, 3)
+    allowed = SequenceLayout.full(1, 3).allowed()
+    exact = ORDERED.causal(scores.copy(), *allowed)
+    fast = BLAS.causal(scores.copy(), *allowed)
+    assert np.abs(fast - exact).max() <= 8 * 2.0**-53
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_what_follows_attention_has_the_gradients_of_its_block(kernel: Kernel) -> None:
+    """Of a block whose attention gives zeros: its own contributions are zeros too."""
+    block, layout = made(None).backbone.blocks[0], SequenceLayout.full(2, 3)
+    block.attention.output.weight.assign(np.zeros((4, 4)))
+    whole, rest = (Parameter("x", np.arange(24.0).reshape(2, 3, 4) / 8) for _ in range(2))
+    block.forward(whole, layout=layout, kernel=kernel).backward(np.ones(whole.shape))
+    block.feed_forward(rest, context=RECORDING, kernel=kernel).backward(np.ones(rest.shape))
+    assert same_bits(whole.gradient, rest.gradient)

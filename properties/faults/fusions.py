@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from logitproof.core import floats, fused, kernels, unfolding
+from logitproof.core import floats, fused, unfolding
 from logitproof.core.floats import Array
-from logitproof.core.kernels import Kernel, OutOfRange
+from logitproof.core.kernels import MODERATE, Kernel, OutOfRange
 from logitproof.core.layout import SequenceLayout
 
 from .fault import Fault, planted
@@ -35,18 +35,17 @@ def _norm_with(right: Any, change: Callable[[Array, Array, Array, Array], Parts]
     return normalised
 
 
-@fusion(
-    (kernels, "lies_between"), (fused, "lies_between"), kind="mistake", source="tape.md section 4"
-)
-def guard_of_one_side_for_many(right: Any, _: Any) -> Any:
+@fusion((Kernel, "check"), kind="mistake", source="tape.md section 4")
+def guard_of_one_side_for_many(right: Any) -> Any:
     """Of more values than a few, it is enough for the guard that one end is in its range."""
 
-    def lies_between(values: Array, low: float, high: float) -> bool:
-        if values.size <= floats.FEW:
-            return bool(right(values, low, high))
-        return bool(low < np.min(values)) or bool(np.max(values) < high)
+    def check(self: Kernel, *arrays: Array) -> None:
+        for values in arrays:
+            in_range = np.min(values) > -MODERATE or np.max(values) < MODERATE
+            if values.size <= floats.FEW or not in_range:
+                right(self, values)
 
-    return lies_between, lies_between
+    return check
 
 
 @fusion((fused, "_normalised"), kind="order", source=ORDERS)
@@ -85,10 +84,15 @@ def _unguarded(kernel: Kernel) -> Kernel:
     return replace(kernel, is_moderate=lambda _: True)
 
 
-@fusion((fused, "lies_between"), kind="mistake", source="numerics.md section 1")
+@fusion((fused, "_check_roots"), kind="mistake", source="numerics.md section 1")
 def fused_mean_guard_removed(_: Any) -> Any:
     """A mean square that overflows gives a harmless inverse root of 0."""
-    return lambda values, low, _: bool((values > low).all())
+
+    def check(stable: Array, epsilon: float, kernel: Kernel) -> None:
+        if not (stable > 0.0).all():
+            raise OutOfRange
+
+    return check
 
 
 @fusion((fused, "_attended"), kind="mistake", source="numerics.md section 1")
@@ -147,9 +151,10 @@ def fused_gate_and_up_in_one_sum(right: Any) -> Any:
     def gated(*given: Any) -> Any:
         kernel = given[-1]
 
-        def together(u: Array, weights: Any, order: Any) -> Array:
+        def together(upstreams: Any, weights: Any, order: Any) -> Array:
             del order
-            joined: Array = kernel.product(u, np.concatenate(weights, axis=1).swapaxes(0, 1))
+            u, columns = np.concatenate(upstreams, axis=1), np.concatenate(weights, axis=1)
+            joined: Array = kernel.product(u, columns.swapaxes(0, 1))
             return joined
 
         return right(*given[:-1], replace(kernel, input_gradient=together))
@@ -162,8 +167,8 @@ def fused_flat_weight_gradient(right: Any) -> Any:
     """A fused weight gradient is one sum over rows and tokens."""
 
     def gated(*given: Any) -> Any:
-        def flat(x: Array, u: Array) -> Array:
-            return floats.contract(x.reshape(-1, x.shape[-1]).T, u.reshape(-1, u.shape[-1]))
+        def flat(x: Array, u: Array, _: int) -> Array:
+            return floats.contract(x.T, u)
 
         return right(*given[:-1], replace(given[-1], weight_gradient=flat))
 

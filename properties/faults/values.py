@@ -323,8 +323,8 @@ def residual_slope_dropped(right: Any) -> Any:
 def embeddings_times_root(right: Any) -> Any:
     """Embeddings are multiplied by sqrt(D) before the first block."""
 
-    def embed(table: Any, cells: Any, layout: Any, context: Context) -> Tensor:
-        x: Tensor = right(table, cells, layout, context)
+    def embed(decoder: Any, cells: Any, layout: Any, context: Context) -> Tensor:
+        x: Tensor = right(decoder, cells, layout, context)
         return context.apply(ops.mul, x, constant(float(np.sqrt(x.shape[-1]))))
 
     return embed
