@@ -88,7 +88,8 @@ def test_a_case_of_a_law_asks_an_oracle_so_often() -> None:
 
 def oracle_runs() -> dict[str, int]:
     runs = Counter[str]()
-    for id_, law in laws.REGISTRY.items():
+    judging = {i: law for i, law in laws.REGISTRY.items() if not law.missing(CoreSubject())}
+    for id_, law in judging.items():
         case: Any = next(iter(law.cases(1)))
         case = replace(case) if isinstance(case, TruthCase) else case  # without what it knows
         with counting() as counted:
