@@ -30,6 +30,7 @@ from logitproof.core.retained import retained_bytes
 from logitproof.core.rope import RotaryTable
 
 from .allocations import observed
+from .counting import counting
 from .interrupts import on_checked_path
 from .invalid.boundary import Boundary, NearMiss, state
 from .invalid.registry import BOUNDARIES, refusal
@@ -64,11 +65,22 @@ class CoreComponents:
         "lifetimes": True,
         "boundaries": True,
         "prepared": True,
+        "counted-work": True,
     }
 
     parts: Any = core
     checks: Any = gradcheck
     decoder: Decoder
+
+    def counted(self, call: Callable[[], object]) -> Mapping[str, int]:
+        """By hooks in the core."""
+        with counting() as counted:
+            call()
+        return counted
+
+    def loss_of(self, ids: Rows, targets: Rows) -> Tensor:
+        """A loss and its graph."""
+        return self.decoder.loss(ids, targets)
 
     def value_types(self) -> Iterator[type]:
         """Every dataclass, where it is defined."""

@@ -229,6 +229,8 @@ class CoreSubject(CoreComponents):
 class StepsSubject(CoreSubject):
     """The core's composed operations, one by one: the definition."""
 
+    capabilities: Mapping[str, bool] = {**CoreSubject.capabilities, "counted-work": False}
+
     def __init__(self) -> None:
         super().__init__(None)
 
@@ -242,6 +244,7 @@ class BlasSubject(CoreSubject):
         "refusals": True,
         "decode": True,
         "row-bits": False,
+        "counted-work": True,
     }
 
     def __init__(self) -> None:

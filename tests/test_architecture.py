@@ -111,6 +111,7 @@ MAY_IMPORT = {
     "properties.components": {
         "core",
         "properties.allocations",
+        "properties.counting",
         "properties.interrupts",
         "properties.invalid",
         "properties.workspaces",
@@ -125,6 +126,7 @@ MAY_IMPORT = {
     "properties.loops": {"numpy", "properties.rounding_inputs"},
     "properties.cli": COMMAND,
     "properties.allocations": {"numpy", "core"},
+    "properties.counting": {"core", "properties.interrupts", "properties.scalar"},
     "properties.workspaces": {"core"},
     "properties.enumeration": set[str](),
     "properties.mutations": set[str](),

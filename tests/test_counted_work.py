@@ -9,18 +9,9 @@ import pytest
 from logitproof.core import Decoder, exact, floats
 from logitproof.properties import laws
 from logitproof.properties.bench.contenders import decoder
-from logitproof.properties.bench.counted import (
-    OPERATIONS,
-    ORACLES,
-    SETTLED,
-    SUMS,
-    by_layers,
-    counting,
-    nodes,
-    of_a_pass,
-    of_a_token,
-)
+from logitproof.properties.bench.counted import by_layers, nodes, of_a_pass, of_a_token
 from logitproof.properties.bench.sizes import config, weights
+from logitproof.properties.counting import OPERATIONS, ORACLES, SETTLED, SUMS, counting
 from logitproof.properties.laws.regimes import TruthCase
 from logitproof.properties.subjects import CoreSubject
 

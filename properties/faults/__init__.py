@@ -21,6 +21,7 @@ from .sharing import FAULTS as SHARING
 from .tapes import FAULTS as TAPES
 from .texts import FAULTS as TEXTS
 from .values import FAULTS as VALUES
+from .works import FAULTS as WORKS
 
 __all__ = ["EQUIVALENTS", "REGISTRY", "Fault"]
 
@@ -39,6 +40,7 @@ _ALL = (
     *GRADCHECKS,
     *ADMISSIONS,
     *FUSIONS,
+    *WORKS,
     *SHARING,
     *NARROW,
 )

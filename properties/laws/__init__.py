@@ -32,6 +32,7 @@ from .truth import LAWS as TRUTH
 from .untied import LAWS as UNTIED
 from .values import LAWS as VALUES
 from .version import VERSION, digest_of
+from .work import LAWS as WORK
 
 __all__ = [
     "REGISTRY",
@@ -72,6 +73,7 @@ REGISTRY = registry(
     PLANS,
     RECORDS,
     VALUES,
+    WORK,
 )
 
 

@@ -1,6 +1,6 @@
 """What an implementation offers whose parts are to be judged, not its decoder alone."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from logitproof.properties.scalar import Layout
@@ -83,6 +83,15 @@ class Components(Capable, Protocol):
 
         Rounds that are elided: how many, bytes that each adds, owned bytes after them.
         """
+
+    def counted(self, call: Callable[[], object]) -> Mapping[str, int]:
+        """`counted-work`: how many "operations" of the tape a call takes, and "settled" roundings.
+
+        A rounding is settled where only many digits tell it.
+        """
+
+    def loss_of(self, ids: Ids, targets: Ids) -> object:
+        """`counted-work`: one recorded loss of the loaded decoder."""
 
     def value_types(self) -> Iterable[type]:
         """`records`: every kind of record, refusals among them."""

@@ -1,0 +1,91 @@
+"""Laws over work: what is right by the long way round is not right enough to be used.
+
+Counted, never timed: the figures are the same on every machine.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .cases import Case, full_cases
+from .components import Components
+from .difference import Difference
+from .drawn import Draw, draws, equal, first
+from .law import Law
+
+__all__ = ["LAWS"]
+
+ARGUMENTS = 100  # of each function, alone and in an array
+SETTLED = 4  # of these at most: one in some thousands lies so near to a middle
+FUNCTIONS: dict[str, Callable[[float], float]] = {
+    "exp": lambda x: 40.0 * x - 20.0,
+    "log": lambda x: 8.0 * x + 0.1,
+    "log1p": lambda x: 5.0 * x,
+}
+
+
+def _few_digits(implementation: Components, draw: Draw) -> Difference | None:
+    g, parts = draw.generator(), implementation.parts
+
+    def one(name: str, place: Callable[[float], float]) -> Difference | None:
+        call = getattr(parts.floats, name)
+        values = [place(g.unit()) for _ in range(ARGUMENTS)]
+        alone = implementation.counted(lambda: [call(np.array(x)) for x in values])["settled"]
+        together = implementation.counted(lambda: call(np.array(values)))["settled"]
+        return equal(
+            f"{name} of {ARGUMENTS} ordinary numbers, settled by many digits {alone} and {together}"
+            f" times: more than {SETTLED}",
+            (False, False),
+            (alone > SETTLED, together > SETTLED),
+        )
+
+    return first(one(*function) for function in FUNCTIONS.items())
+
+
+def _fused_nodes(implementation: Components, case: Case) -> Difference | None:
+    implementation.load(case.config, case.weights)
+    counted = implementation.counted(lambda: implementation.loss_of(case.ids, case.targets))
+    return equal("operations of a loss", case.config.layers + 4, counted["operations"])
+
+
+def _plain_tokens(implementation: Components, case: Case) -> Difference | None:
+    implementation.load(case.config, case.weights)
+    ids = [*case.ids[0], *[0] * case.config.max_positions][: case.config.max_positions]
+    with implementation.session() as session:
+        prompt = implementation.counted(lambda: session.prefill(ids[:2]))
+        tokens = implementation.counted(lambda: [session.decode(i) for i in ids[2:]])
+    return equal("operations of a prompt and its tokens", (0, 0),
+                 (prompt["operations"], tokens["operations"]))  # fmt: skip
+
+
+LAWS = (
+    Law(
+        id="work.few-digits",
+        statement="Ordinary arguments of exp, log and log1p are decided without many digits, alone"
+        " and in an array.",
+        source="notes/speed.md section 5",
+        needs=("functions", "counted-work"),
+        faults=("every-rounding-undecided",),
+        cases=draws("uniform", first_seed=99_000),
+        check=_few_digits,
+    ),
+    Law(
+        id="work.fused-nodes",
+        statement="A loss over ordinary text takes one operation for the lookup, each block, the"
+        " final norm, the head and the loss.",
+        source="notes/speed.md section 2",
+        needs=("counted-work",),
+        faults=("fused-passes-give-up",),
+        cases=full_cases,
+        check=_fused_nodes,
+    ),
+    Law(
+        id="work.plain-tokens",
+        statement="A prompt of ordinary text and the tokens behind it make no node.",
+        source="notes/speed.md section 8; cache.md section 5",
+        needs=("counted-work",),
+        faults=("rows-give-up",),
+        cases=full_cases,
+        check=_plain_tokens,
+    ),
+)
