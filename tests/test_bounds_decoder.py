@@ -52,7 +52,6 @@ def findings(law: Any, subject: DecoderUnderTest, count: int) -> list[Finding]:
     return [law.check(subject, case) for case in truth_cases(count)]
 
 
-@pytest.mark.property
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.id)
 @pytest.mark.parametrize("subject", SUBJECTS, ids=NAMES)
 def test_a_program_of_the_class_is_never_wrong(law: Any, subject: DecoderUnderTest) -> None:
@@ -70,7 +69,6 @@ def test_few_entries_of_many_cases_are_undecidable(law: Any, subject: DecoderUnd
     assert sum(f.undecidable for f in found) < 0.01 * sum(f.entries for f in found)
 
 
-@pytest.mark.property
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.id)
 def test_the_bound_is_not_idle(law: Any) -> None:
     found = findings(law, CoreSubject(), 25)
@@ -169,7 +167,6 @@ def leaning(lean: str, case: TruthCase) -> Finding:
     return finding(case, iter([Compared(*pair, scale) for pair in pairs]), COARSE)
 
 
-@pytest.mark.property
 @pytest.mark.parametrize("lean", LEANS)
 def test_roundings_that_all_lean_one_way_stay_within(lean: str) -> None:
     drawn = (*truth_cases(25), *grouped_cases(13), *untied_cases(13))

@@ -115,7 +115,6 @@ SUBJECTS = [
 TOLD = [f"{s.operations.__name__}-{s.conventions['accumulation']}" for s in SUBJECTS]
 
 
-@pytest.mark.property
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.id)
 @pytest.mark.parametrize("subject", SUBJECTS, ids=TOLD)
 def test_a_program_of_the_class_is_never_wrong(law: Any, subject: Any) -> None:
@@ -124,14 +123,12 @@ def test_a_program_of_the_class_is_never_wrong(law: Any, subject: Any) -> None:
     assert sum(o.finding.entries for o in outcomes) > 2.5 * CASES
 
 
-@pytest.mark.property
 @pytest.mark.parametrize("law", [x for x in LAWS if x.id.startswith("float16")], ids=lambda x: x.id)
 def test_numpys_own_float16_is_never_wrong(law: Any) -> None:
     outcome = law(Judged(NumpyHalves), CASES)
     assert (outcome.difference, outcome.cases) == (None, CASES)
 
 
-@pytest.mark.property
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.id)
 def test_the_bounds_are_sharp_where_what_is_handed_out_is_rounded_once(law: Any) -> None:
     found = [o.finding for o in law.steps(NarrowSubject("float32"), CASES)]

@@ -141,7 +141,6 @@ def slope_and_gradient(name: str, entry: Callable[[Any], Any]) -> tuple[Any, Any
     return (above.loss - below.loss) / (2 * step), entry(here.gradients[name])
 
 
-@pytest.mark.property
 @pytest.mark.parametrize(
     ("name", "entry"),
     [
@@ -160,7 +159,6 @@ def test_the_gradient_is_the_slope_of_the_loss(name: str, entry: Callable[[Any],
         assert abs(gradient - slope) <= mpmath.mpf(10) ** -30
 
 
-@pytest.mark.property
 def test_doubles_stay_close_to_real_numbers() -> None:
     case = list(mixed_cases(9))[-1]
     batch = (case.ids, case.targets, case.layout, case.valid)

@@ -70,7 +70,6 @@ def with_weight(case: TruthCase, name: str, step: Any) -> Any:
     return decoder.run(case.ids, case.targets, case.layout, case.valid).loss.value
 
 
-@pytest.mark.property
 @pytest.mark.parametrize(
     ("sizes", "name"),
     [
@@ -89,7 +88,6 @@ def test_a_gradient_is_the_slope_by_differences_of_50_digits(sizes: Sizes, name:
         assert abs(gradient - slope) <= mpmath.mpf(10) ** -25 * (1 + abs(gradient))
 
 
-@pytest.mark.property
 @pytest.mark.parametrize("regime", REGIMES, ids=str)
 def test_gradients_are_those_of_the_written_rules_too(regime: Regime) -> None:
     truth = case_of(BOTH, 5, regime).truth
@@ -103,7 +101,6 @@ def test_gradients_are_those_of_the_written_rules_too(regime: Regime) -> None:
         assert all(abs(a - b) <= largest * mpmath.mpf(10) ** -25 for a, b in pairs)
 
 
-@pytest.mark.property
 @pytest.mark.parametrize("law", OF_TEXTBOOK, ids=lambda law: law.id)
 @pytest.mark.parametrize("subject", TEXTBOOKS, ids=NAMES)
 def test_a_program_of_the_class_is_never_wrong(law: Any, subject: Any) -> None:
@@ -113,7 +110,6 @@ def test_a_program_of_the_class_is_never_wrong(law: Any, subject: Any) -> None:
     assert sum(o.finding.undecidable for o in outcomes) == 0
 
 
-@pytest.mark.property
 @pytest.mark.parametrize("law", OF_FOREIGN, ids=lambda law: law.id)
 def test_the_alternatives_keep_the_laws_where_they_are_the_specifications(law: Any) -> None:
     outcome = law(ForeignSubject(), 25)
@@ -137,7 +133,6 @@ def test_few_entries_of_many_cases_are_undecidable(law: Any) -> None:
     assert undecidable < 0.01 * sum(o.finding.entries for o in outcomes)
 
 
-@pytest.mark.property
 @pytest.mark.parametrize("law", OF_TEXTBOOK, ids=lambda law: law.id)
 def test_the_bound_is_not_idle(law: Any) -> None:
     found = [outcome.finding for outcome in law.steps(ScalarSubject(), 25)]

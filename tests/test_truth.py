@@ -92,7 +92,6 @@ def with_weight(case: TruthCase, name: str, step: Any) -> Any:
     return decoder.run(case.ids, case.targets, case.layout, case.valid).loss.value
 
 
-@pytest.mark.property
 @pytest.mark.parametrize("name", list(case_of(SIZES, 3, Regime()).weights))
 def test_a_gradient_is_the_slope_by_differences_of_50_digits(name: str) -> None:
     case = case_of(SIZES, 3, Regime(attention="hot"))
@@ -103,7 +102,6 @@ def test_a_gradient_is_the_slope_by_differences_of_50_digits(name: str) -> None:
         assert abs(gradient - slope) <= mpmath.mpf(10) ** -25 * (1 + abs(gradient))
 
 
-@pytest.mark.property
 @pytest.mark.parametrize("regime", REGIMES, ids=str)
 def test_gradients_are_those_of_the_written_rules_too(regime: Regime) -> None:
     truth = case_of(SIZES, 5, regime).truth
