@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -401,3 +402,21 @@ def test_the_offline_template_runs(own: Path) -> None:
     assert facts["levels"]["forward"] == "holds"
     assert facts["levels"]["loss"] == "not claimed"
     assert own.joinpath("dir", "answers.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines", "words"),
+    [
+        ((), "", "the name of one decoder is wanted"),
+        (("unheard:make",), "", "No module named 'unheard'"),
+        (("scalar",), "no JSON\n", "no JSON"),
+    ],
+)
+def test_what_cannot_be_served_is_told_in_one_line(
+    arguments: tuple[str, ...], lines: str, words: str
+) -> None:
+    command = [sys.executable, "-m", "logitproof.properties.adapters.serve", *arguments]
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1

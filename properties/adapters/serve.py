@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from logitproof.properties.cli import UsageError
 from logitproof.properties.verify.subject import maker
 
 from .answering import result_from
 from .arrays import Malformed, parsed
 from .calls import CARRIED, FORMAT, arguments_of, reply_line
 
-__all__ = ["answers"]
+__all__ = ["answers", "main"]
 
 A_DAY = 86_400.0  # seconds: no limit that anybody meets
 
@@ -55,7 +56,19 @@ def _failed(id_: str, key: str, words: str) -> str:
     return json.dumps({"id": id_, key: words}) + "\n"
 
 
+def main(arguments: Sequence[str]) -> int:
+    """Answers on standard output what is asked on standard input; 2 where nothing can be served."""
+    try:
+        if len(arguments) != 1:
+            raise UsageError("serve: the name of one decoder is wanted")
+        for reply in answers(maker(arguments[0], A_DAY)(), sys.stdin):
+            sys.stdout.write(reply)
+            sys.stdout.flush()
+    except (UsageError, Malformed) as wrong:
+        print(wrong, file=sys.stderr)
+        return 2
+    return 0
+
+
 if __name__ == "__main__":
-    for reply in answers(maker(sys.argv[1], A_DAY)(), sys.stdin):
-        sys.stdout.write(reply)
-        sys.stdout.flush()
+    sys.exit(main(sys.argv[1:]))
