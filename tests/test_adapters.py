@@ -160,7 +160,7 @@ def verdicts(*arguments: str) -> tuple[int, dict[str, Any]]:
 
 CLAIMED = (
     "forward,loss,gradients,padded,packed,row-bits,specified-bits,raw-sum,gradient-parts,"
-    "initial-values,taps"
+    "initial-values,taps,grouped-heads,untied-head"
 )
 MOST = "*[dt][eo]r.[iprst]*"  # laws of the decoder and the generator: a few seconds of them
 
@@ -176,6 +176,18 @@ def test_one_decoder_has_one_verdict_on_every_rung(own: Path) -> None:
     assert one[0] == 0
     assert sum(law["cases"] for law in one[1]["laws"]) > 100
     assert own.joinpath("dir", "manifest.json").exists()
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize("law", ["grouped.prefix-causality", "untied.gradients"])
+def test_shared_heads_and_heads_of_their_own_are_judged_on_every_rung(law: str) -> None:
+    one = verdicts("verify", "--decoder", "scalar", "--law", law)
+    two = verdicts("verify", "--decoder", f"{SERVE} scalar", "--law", law)
+    assert cli.main(["export-requests", "dir", "--law", law, "--claims", CLAIMED]) == 0
+    assert os.system(f"{SERVE[5:]} scalar < dir/requests.jsonl > dir/answers.jsonl") == 0  # noqa: S605
+    assert one == two == verdicts("judge", "dir")
+    assert one[0] == 0
+    assert one[1]["laws"][0]["cases"] > 15
 
 
 @pytest.mark.usefixtures("own")

@@ -51,7 +51,8 @@ CALLS: Mapping[str, Call] = {
 }
 OF_NO_MODEL = ("echo", "load", "words", "matrix", "initial")  # asked of no weights
 # What a program or a file of answers may claim: the capabilities with a call, the gradients that
-# come with the loss, the layouts that a batch may have, and claims about bits.
+# come with the loss, the layouts that a batch may have, claims about bits, and what a decoder has
+# beyond the specification.
 CARRIED = (
     *dict.fromkeys(call.capability for call in CALLS.values() if call.capability),
     "gradients",
@@ -59,6 +60,8 @@ CARRIED = (
     "packed",
     "row-bits",
     "specified-bits",
+    "grouped-heads",
+    "untied-head",
 )
 # What hangs on the calls before: a file of answers, each to one request alone, cannot claim it.
 LIVE = ("repeated-backward", "refusals")
