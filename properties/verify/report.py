@@ -306,14 +306,39 @@ def _ratio(worst: float | None) -> str:
 
 
 def _table(report: Report, width: int, *, colour: bool) -> Iterator[str]:
-    longest = max(len(v.id) for v in report.verdicts)
+    """A row for each law that was tried, then the others by what they need."""
+    if report.applicable:
+        yield from _tried(report, width, colour=colour)
+    yield from _not_tried(report, width, colour=colour)
+
+
+def _not_tried(report: Report, width: int, *, colour: bool) -> Iterator[str]:
+    by_need: dict[str, list[str]] = {}
+    for verdict in report.verdicts:
+        if verdict.verdict == NOT_APPLICABLE:
+            by_need.setdefault(", ".join(verdict.missing), []).append(verdict.id)
+    if not by_need:
+        return
+    word = f"{SHORT[NOT_APPLICABLE]:<9}"
+    count = sum(map(len, by_need.values()))
+    named = "1 law needs" if count == 1 else f"{count} laws need"
+    shown = _painted(word, COLOURS[NOT_APPLICABLE], colour=colour)
+    yield f"  {shown}  {named} what is not claimed:"
+    indent = " " * (2 + 9 + 2)
+    for need, ids in by_need.items():
+        for text in _hanging(indent, f"{need}: {', '.join(ids)}", width):
+            yield indent + _painted(text.strip(), DIM, colour=colour)
+
+
+def _tried(report: Report, width: int, *, colour: bool) -> Iterator[str]:
+    longest = max(len(v.id) for v in report.applicable)
     measured = any(v.ratios for v in report.verdicts)
     worst = f"  {'worst':>6}" if measured else ""
     head = f"  {'verdict':<9}  {'law':<{longest}}  {'cases':>5}{worst}"
     timed = len(head) + 9 <= width
     head += f"  {'time':>7}" if timed else ""
     yield f"{head}  statement" if width >= WIDE else head
-    for verdict in report.verdicts:
+    for verdict in report.applicable:
         word = SHORT.get(verdict.verdict, verdict.verdict)
         shown = _painted(f"{word:<9}", COLOURS[verdict.verdict], colour=colour)
         ratio = f"  {_ratio(verdict.worst):>6}" if measured else ""
@@ -331,8 +356,6 @@ def _table(report: Report, width: int, *, colour: bool) -> Iterator[str]:
 
 
 def _statement(verdict: Verdict) -> str:
-    if verdict.missing:
-        return f"{NOT_APPLICABLE}: needs {', '.join(verdict.missing)}. {verdict.statement}"
     if verdict.undecidable:
         counted = f"{verdict.undecidable} of {verdict.entries} entries undecidable"
         return f"{verdict.statement} ({counted})"
