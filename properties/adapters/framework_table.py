@@ -79,6 +79,10 @@ COLUMNS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "loss": ("truth.loss", _any),
     "gradients": ("truth.gradients", _any),
     "cached": ("truth.cached-logits", _any),
+    "grouped": ("grouped.logits", _any),
+    "grouped gradients": ("grouped.gradients", _any),
+    "untied": ("untied.logits", _any),
+    "untied gradients": ("untied.gradients", _any),
 }
 
 
@@ -146,7 +150,7 @@ EXPLANATIONS: Mapping[str, tuple[Explanation, ...]] = {
             why="theirs: the slope of rsqrt has the cube of the root, which underflows where a"
             " row's squares are huge; x / sqrt has not",
             words=("wide", "sdpa"),
-            columns=("gradients",),
+            columns=("gradients", "grouped gradients", "untied gradients"),
             found=("values=huge", "huge weights"),
         ),
         Explanation(
