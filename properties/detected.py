@@ -39,6 +39,7 @@ def detected(found: Examination) -> Detected:
         *_unexplained(unexplained),
         *_refused(refused),
         *_explained(explained, changes, alone=len(explained) == len(found.answers)),
+        *_as_well(explained),
         *_rejudged(found.rejudged),
     ]
     more = any(not batch.followed <= 1.0 for batch in found.rejudged)
@@ -86,6 +87,13 @@ def _explained(answers: list[Answered], changes: dict[str, str], *, alone: bool)
         yield f"As specified in {which}, {within}: what fails is no convention known here."
     else:
         yield f"As specified: {which}."
+
+
+def _as_well(answers: list[Answered]) -> Iterator[str]:
+    """What explains the first answer too: steps in float32 are told apart by their size alone."""
+    others = [str(match.conventions) for match in answers[0].explained[1:]] if answers else []
+    if others:
+        yield f"Just as well explained by {'; or by '.join(others)}."
 
 
 def _refused(answers: list[Answered]) -> Iterator[str]:

@@ -27,6 +27,7 @@ from logitproof.properties.scalar.conventions import (
     CHUNKS,
     LOSS,
     SPECIFIED,
+    STEPS,
     Conventions,
     alternatives,
     changed,
@@ -65,9 +66,13 @@ PACKS = ("mask", "positions")
 ELSEWHERE = {*LOSS, *CHUNKS, *PACKS, "kv_map", "head"}  # what one row of one segment cannot show
 TEXT = (*(name for name in CHOICES if name not in ELSEWHERE), "mask")
 PAIRS = 2
-JUDGED = 3  # candidates, nearest first, that are held against their truth
+# Candidates that are held against their truth, nearest first: those that change roundings alone are
+# all near.
+JUDGED = 12
 # Half of a single's digits: what lies nearer is worth being judged.
 NEAR = 2.0**-12
+# What lies nearer to a decoder than an eighth of a single's rounding shows no steps in float32.
+UNROUNDED = 2.0**-27
 LOSS_ROUNDINGS = 64.0  # an nll of V = 11 has about 2 V of them, a mean of 6 no more than that again
 SHOWN = 300  # characters of what it raised
 FORMATS: Mapping[str, Format] = {"float64": BINARY64, "float32": BINARY32}
@@ -356,29 +361,43 @@ def _search(
 ) -> tuple[int, list[Match]]:
     """How many were tried, and the nearest of them.
 
-    More changes are tried only while nothing with fewer explains the answer.
+    More changes are tried only while nothing with fewer explains the answer. Steps in float32 are
+    no change of a decoder in float32.
     """
     answer = actual[question.asked]
     largest, matches = float(np.abs(answer).max(initial=0.0)), list[Match]()
-    tried = alternatives(question.conventions, PAIRS, start)
+    names = tuple(n for n in question.conventions if format == BINARY64 or n not in STEPS)
+    tried = alternatives(names, PAIRS, start)
     for _, group in groupby(tried, key=lambda c: len(c.changes)):
         for conventions in group:
             with np.errstate(over="ignore"):
                 apart = float(np.abs(answer_of(question, conventions) - answer).max(initial=0.0))
             matches.append(Match(conventions=conventions, distance=apart / (largest or 1.0)))
         matches.sort(key=lambda match: match.distance)
+        far = {match.conventions for match in matches if match.distance >= UNROUNDED}
         for place, match in enumerate(matches[:JUDGED]):
+            if _in_one_format(match.conventions, start) not in far | {match.conventions}:
+                continue
             if match.distance <= NEAR and match.ratio is None:
                 matches[place] = _judged(match, actual, question, format)
         if any(match.explains for match in matches[:JUDGED]):
             break
-    return len(matches), matches[:JUDGED]
+    shown = [
+        m for m in matches if m.explains or _in_one_format(m.conventions, start) == m.conventions
+    ]
+    return len(matches), shown[:JUDGED]
+
+
+def _in_one_format(conventions: Conventions, start: Conventions) -> Conventions:
+    """The same without the steps in float32 that `start` has not; itself where it has none."""
+    return changed(conventions, *((name, getattr(start, name)) for name in STEPS))
 
 
 def _judged(match: Match, actual: Array, question: Question, format: Format) -> Match:
     answer = _truth(question, match.conventions)
     ratio, single = (_ratio(answer, actual, question.asked, of) for of in (format, BINARY32))
-    return replace(match, ratio=ratio, single=single)
+    in_single = any(name in STEPS for name, _ in match.conventions.changes)
+    return replace(match, ratio=ratio, single=None if in_single else single)
 
 
 def _ratio(answer: Answer, actual: Array, asked: NDArray[np.bool_], format: Format) -> float:
@@ -398,8 +417,11 @@ def rejudged(
 ) -> Rejudged | None:
     """The logits of a batch, by the specification and by other conventions.
 
-    None where they are as specified, and where that cannot be told: what fails is something else.
+    None where they are as specified, and where that cannot be told: what fails is something else,
+    or steps in float32, which may underflow or overflow in a failing case.
     """
+    if any(name in STEPS for name, _ in conventions.changes):
+        return None
     config, given, ids, layout = batch
     own = {name: np.array(value).tolist() for name, value in given.items()}
     try:

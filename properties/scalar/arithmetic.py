@@ -1,6 +1,7 @@
 """What the scalar decoder computes with: a kind of number and its functions."""
 
 import math
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -32,6 +33,17 @@ class Arithmetic:
     def clean(self, x: Number) -> Number:
         """x, or +0 for either zero (the specification's pz)."""
         return self.number(0.0) if x == 0 else x
+
+    def single(self, x: Number, roundings: int = 1) -> Number:
+        """x rounded to float32, of decoders that compute some steps in it.
+
+        roundings: how many such steps the result stands for, where they are counted
+        """
+        del roundings  # the last one alone is taken here
+        try:
+            return struct.unpack("f", struct.pack("f", x))[0]
+        except OverflowError:
+            return math.copysign(math.inf, x)
 
     def dot(self, left: list[Number], right: list[Number], *, among: int = 1) -> Number:
         """s = +0; s = s + l_k * r_k, k ascending. Source: numerics.md section 4

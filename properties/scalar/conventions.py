@@ -14,6 +14,7 @@ __all__ = [
     "CHUNKS",
     "LOSS",
     "SPECIFIED",
+    "STEPS",
     "Change",
     "Conventions",
     "alternatives",
@@ -109,6 +110,22 @@ CHOICES: Mapping[str, Mapping[str, str]] = {
         "own": "logits by the head's own matrix, where there is one",
         "table": "logits by the embedding table, whatever the head holds",
     },
+    "norm_steps": {
+        "own": "norms in the format of everything else",
+        "float32": "norms in float32, whatever the format",
+    },
+    "table_steps": {
+        "own": "angles, cosines and sines in the format of everything else",
+        "float32": "angles, cosines and sines in float32, whatever the format",
+    },
+    "softmax_steps": {
+        "own": "probabilities in the format of everything else",
+        "float32": "scores and probabilities in float32, whatever the format",
+    },
+    "residual_steps": {
+        "own": "residual sums in the format of everything else",
+        "float32": "residual sums rounded to float32, whatever the format",
+    },
     "chunk_mask": {
         "bottom-right": "query i of a chunk behind n cached keys reads keys 0 to n + i",
         "top-left": "query i of a chunk reads keys 0 to i, cached ones counted first",
@@ -133,6 +150,8 @@ CHOICES: Mapping[str, Mapping[str, str]] = {
 
 LOSS = ("targets", "mean")  # these change no logit
 CHUNKS = ("chunk_mask", "chunk_positions")  # these change a session's logits alone
+# These change roundings alone, and say nothing of a decoder whose format is float32.
+STEPS = ("norm_steps", "table_steps", "softmax_steps", "residual_steps")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +177,10 @@ class Conventions:
     matrices: str = "in-out"
     embedding: str = "plain"
     head: str = "own"
+    norm_steps: str = "own"
+    table_steps: str = "own"
+    softmax_steps: str = "own"
+    residual_steps: str = "own"
     chunk_mask: str = "bottom-right"
     chunk_positions: str = "running"
     targets: str = "given"

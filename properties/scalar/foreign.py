@@ -11,6 +11,13 @@ from .shapes import Config, Layout
 
 __all__ = ["Foreign", "foreign_loss"]
 
+# Roundings of float32 granted to steps that are taken in it: a function has 8, as vector
+# libraries declare 4 ulps; a root and its reciprocal; an exponential and a quotient beside the
+# sum; a power, whose rounded exponent counts for 2 ln(base) more, and the product with a position.
+FUNCTION_STEPS = 8
+ROOT_STEPS = 2 * FUNCTION_STEPS
+QUOTIENT_STEPS = 2 * FUNCTION_STEPS
+ANGLE_STEPS = 4 * FUNCTION_STEPS
 Ids: TypeAlias = Sequence[Sequence[int]]
 Weights: TypeAlias = Mapping[str, Matrix]
 
@@ -61,14 +68,20 @@ class Foreign:
         normed = self._normed(x, f"{prefix}.attention_norm.gain")
         mixed = self._mixed(f"{prefix}.attention", normed, cells)
         attended = self._times(mixed, f"{prefix}.attention.output.weight")
-        after = plus(x if kept else normed, attended)
+        after = self._residual(x if kept else normed, attended)
         normed = self._normed(after, f"{prefix}.ffn_norm.gain")
         gate, up = (self._times(normed, f"{prefix}.ffn.{role}.weight") for role in ("gate", "up"))
         if self.conventions.gate == "second":
             gate, up = up, gate
         activated = [[self._activated(v) for v in cell] for cell in gate]
         down = self._times(product(activated, up), f"{prefix}.ffn.down.weight")
-        return plus(after if kept else normed, down)
+        return self._residual(after if kept else normed, down)
+
+    def _residual(self, x: Matrix, branch: Matrix) -> Matrix:
+        added = plus(x, branch)
+        if self.conventions.residual_steps == "own":
+            return added
+        return [[self.arithmetic.single(v) for v in cell] for cell in added]
 
     def _times(self, rows: Matrix, name: str) -> Matrix:
         weight = self.weights[name]
@@ -82,9 +95,13 @@ class Foreign:
         gain = [g if plain else one + g for g in self.weights[name][0]]
         out = []
         for cell in x:
-            row = self._centred(cell)
+            single = self.conventions.norm_steps == "float32"
+            row = self._centred([self.arithmetic.single(v) for v in cell] if single else cell)
             inverse = self._inverse([v * v for v in row])
-            out.append([v * inverse * g for v, g in zip(row, gain, strict=True)])
+            if single:  # squares, their sum, mean, root and reciprocal: one rounding each
+                inverse = self.arithmetic.single(inverse, 2 * len(row) + ROOT_STEPS)
+            normed = [v * inverse * g for v, g in zip(row, gain, strict=True)]
+            out.append([self.arithmetic.single(v, 3) for v in normed] if single else normed)
         return out
 
     def _centred(self, cell: Vector) -> Vector:
@@ -200,9 +217,12 @@ class Foreign:
         }[self.conventions.scale]()
 
     def _probabilities(self, scores: Vector) -> Vector:
-        if self.conventions.softmax == "plain":
-            return softmax(self.arithmetic, scores)[0]
-        return softmax(self.arithmetic, [*scores, self.arithmetic.number(0.0)])[0][:-1]
+        a, single = self.arithmetic, self.conventions.softmax_steps == "float32"
+        if single:  # rounded, then shifted
+            scores = [a.single(z, 2) for z in scores]
+        more = [] if self.conventions.softmax == "plain" else [a.number(0.0)]
+        p = softmax(a, [*scores, *more])[0][: len(scores)]
+        return [a.single(v, len(p) + QUOTIENT_STEPS) for v in p] if single else p
 
     def _turned(self, x: Vector, position: int) -> Vector:
         a, conventions, half = self.arithmetic, self.conventions, len(x) // 2
@@ -212,7 +232,12 @@ class Foreign:
         for i in range(half):
             left, right = (2 * i, 2 * i + 1) if adjacent else (i, i + half)
             angle = a.number(float(position)) * self._frequency(i)
+            single = conventions.table_steps == "float32"
+            if single:  # a power of a rounded exponent, and a product
+                angle = a.single(angle, ANGLE_STEPS)
             c, s = a.clean(a.cos(angle)), a.clean(a.sin(angle))
+            if single:
+                c, s = a.single(c, FUNCTION_STEPS), a.single(s, FUNCTION_STEPS)
             if conventions.turn == "right":
                 s = -s
             out[left] = a.clean(x[left] * c - x[right] * s)

@@ -13,6 +13,8 @@ from .recording import FORMS, FUNCTION_ULP, Record, Recorded
 
 __all__ = ["Recording", "recording"]
 
+SINGLE = 2.0**29  # a rounding of float32 in units of float64's
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording(Arithmetic):
@@ -23,6 +25,11 @@ class Recording(Arithmetic):
     def clean(self, x: Recorded) -> Recorded:
         """x itself: which zero it is moves nothing, and its slopes count."""
         return x
+
+    def single(self, x: Recorded, roundings: int = 1) -> Recorded:
+        """x, with so many roundings of float32 counted in those of float64."""
+        operands = ((x, 1, 1.0),)
+        return self.record.entry(x.value, operands, roundings * SINGLE, x.size, x.run)
 
     def dot(self, left: list[Recorded], right: list[Recorded], *, among: int = 1) -> Recorded:
         """One entry."""
