@@ -1,5 +1,6 @@
 """One row of a batch under other conventions; under the specification's, the same bits."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -11,13 +12,8 @@ from .shapes import Config, Layout
 
 __all__ = ["Foreign", "foreign_loss"]
 
-# Roundings of float32 granted to steps that are taken in it: a function has 8, as vector
-# libraries declare 4 ulps; a root and its reciprocal; an exponential and a quotient beside the
-# sum; a power, whose rounded exponent counts for 2 ln(base) more, and the product with a position.
+# Roundings of float32 granted to a function: vector libraries declare 4 ulps, 2 roundings each.
 FUNCTION_STEPS = 8
-ROOT_STEPS = 2 * FUNCTION_STEPS
-QUOTIENT_STEPS = 2 * FUNCTION_STEPS
-ANGLE_STEPS = 4 * FUNCTION_STEPS
 Ids: TypeAlias = Sequence[Sequence[int]]
 Weights: TypeAlias = Mapping[str, Matrix]
 
@@ -98,8 +94,8 @@ class Foreign:
             single = self.conventions.norm_steps == "float32"
             row = self._centred([self.arithmetic.single(v) for v in cell] if single else cell)
             inverse = self._inverse([v * v for v in row])
-            if single:  # squares, their sum, mean, root and reciprocal: one rounding each
-                inverse = self.arithmetic.single(inverse, 2 * len(row) + ROOT_STEPS)
+            if single:  # a square, D - 1 sums, a quotient, epsilon; the root halves them at least
+                inverse = self.arithmetic.single(inverse, len(row) + 2 + 2 * FUNCTION_STEPS)
             normed = [v * inverse * g for v, g in zip(row, gain, strict=True)]
             out.append([self.arithmetic.single(v, 3) for v in normed] if single else normed)
         return out
@@ -222,7 +218,8 @@ class Foreign:
             scores = [a.single(z, 2) for z in scores]
         more = [] if self.conventions.softmax == "plain" else [a.number(0.0)]
         p = softmax(a, [*scores, *more])[0][: len(scores)]
-        return [a.single(v, len(p) + QUOTIENT_STEPS) for v in p] if single else p
+        # Two exponentials, the sum of the others, a quotient.
+        return [a.single(v, len(p) + 2 * FUNCTION_STEPS) for v in p] if single else p
 
     def _turned(self, x: Vector, position: int) -> Vector:
         a, conventions, half = self.arithmetic, self.conventions, len(x) // 2
@@ -233,8 +230,9 @@ class Foreign:
             left, right = (2 * i, 2 * i + 1) if adjacent else (i, i + half)
             angle = a.number(float(position)) * self._frequency(i)
             single = conventions.table_steps == "float32"
-            if single:  # a power of a rounded exponent, and a product
-                angle = a.single(angle, ANGLE_STEPS)
+            if single:  # a power, twice ln(base) by an exponent rounded twice, and a product
+                turns = 2 * math.ceil(abs(math.log(self._base()))) + 1
+                angle = a.single(angle, FUNCTION_STEPS + turns)
             c, s = a.clean(a.cos(angle)), a.clean(a.sin(angle))
             if single:
                 c, s = a.single(c, FUNCTION_STEPS), a.single(s, FUNCTION_STEPS)
@@ -244,9 +242,12 @@ class Foreign:
             out[right] = a.clean(x[left] * s + x[right] * c)
         return out
 
+    def _base(self) -> float:
+        return 10000.0 if self.conventions.base == "10000" else self.config.rope_base
+
     def _frequency(self, i: int) -> Number:
         a, conventions = self.arithmetic, self.conventions
-        base = 10000.0 if conventions.base == "10000" else self.config.rope_base
+        base = self._base()
         step = 1.0 if conventions.exponent == "i/d_h" else 2.0
         by_model = conventions.exponent == "2i/D"
         width = self.config.model_width if by_model else self.config.head_width
