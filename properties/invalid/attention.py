@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from logitproof.core import Attention, Linear, SequenceLayout, SplitMix64, constant
+from logitproof.core import Attention, Linear, SplitMix64, constant
 from logitproof.core.attention import (
     check_head_sizes,
     merge_heads,
@@ -28,7 +26,7 @@ from .arguments import (
 )
 from .boundary import Apart, Boundary, Fault, Plant, Situation, fault, refuses
 from .leaves import NAME_FAULTS, NAME_ORDER
-from .making import ramp, weight
+from .making import ramp, two_cells, weight
 from .rotary import BASE_APART, OFFSETS
 
 __all__ = ["BOUNDARIES"]
@@ -352,13 +350,7 @@ with_layout = Boundary(
     build=lambda: Situation(attention=_attention(), x=[1, 2, 4], rows=1, position=3),
     ready=lambda s: (
         tensors("x")(s),
-        s.set(
-            layout=SequenceLayout(
-                lengths=np.array([2] * s.rows),
-                range_starts=np.array([[0, 0]] * s.rows),
-                positions=np.array([[0, s.position]] * s.rows),
-            )
-        ),
+        s.set(layout=two_cells(s.rows, s.position)),
     ),
     call=lambda s: s.attention.inspect(*s.operands, layout=s.layout),
     faults=(

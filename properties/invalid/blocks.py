@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from logitproof.core import (
     Attention,
     DecoderBlock,
     DecoderBlockConfig,
     Linear,
     RmsNorm,
-    SequenceLayout,
     SplitMix64,
     SwiGlu,
     constant,
@@ -23,7 +20,7 @@ from .arguments import kind_fault
 from .boundary import Apart, Boundary, Plant, Situation, fault, refuses
 from .configs import BLOCK_FACTS
 from .leaves import NAME_FAULTS
-from .making import ramp, weight
+from .making import ramp, two_cells, weight
 
 __all__ = ["BOUNDARIES", "LAYER", "block_of", "placed"]
 
@@ -188,31 +185,18 @@ INPUT_FAULTS = (
         value=INF,
     ),
     fault(Code.INPUT_RANK, "rank 2", _input(2, 4), rank=2),
-    fault(
-        Code.LAYOUT_SHAPE_MISMATCH,
-        "two rows of layout",
-        lambda s: s.set(rows=2),
-        expected=(1, 2),
-        actual=(2, 2),
-    ),
-    fault(
-        Code.LAYOUT_SHAPE_MISMATCH,
-        "two rows of vectors",
-        _input(2, 2, 4),
-        expected=(2, 2),
-        actual=(1, 2),
-    ),
-    fault(
-        Code.LAYOUT_SHAPE_MISMATCH,
-        "one vector less",
-        _input(1, 1, 4),
-        expected=(1, 1),
-        actual=(1, 2),
-    ),
+    *[
+        fault(Code.LAYOUT_SHAPE_MISMATCH, name, plant, expected=expected, actual=actual)
+        for name, plant, expected, actual in (
+            ("two rows of layout", placed("rows", 2), (1, 2), (2, 2)),
+            ("two rows of vectors", _input(2, 2, 4), (2, 2), (1, 2)),
+            ("one vector less", _input(1, 1, 4), (1, 1), (1, 2)),
+        )
+    ],
     fault(
         Code.POSITION_RANGE_EXCEEDED,
         "position 4",
-        lambda s: s.set(position=4),
+        placed("position", 4),
         end=5,
         capacity=4,
     ),
@@ -236,11 +220,7 @@ in_steps, in_one = (
         ready=lambda s: s.set(
             x=constant(s.values),
             block=block_of(0, LAYER),
-            layout=SequenceLayout(
-                lengths=np.array([2] * s.rows),
-                range_starts=np.array([[0, 0]] * s.rows),
-                positions=np.array([[0, s.position]] * s.rows),
-            ),
+            layout=two_cells(s.rows, s.position),
         ),
         call=lambda s, kernel=kernel: s.block.forward(  # type: ignore[misc]
             s.x, layout=s.layout, kernel=kernel

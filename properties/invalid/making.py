@@ -12,6 +12,7 @@ from logitproof.core import (
     Decoder,
     DecoderConfig,
     Parameter,
+    SequenceLayout,
     SplitMix64,
     Tensor,
     constant,
@@ -62,6 +63,15 @@ def config(**changes: object) -> DecoderConfig:
 
 
 @cache
+def two_cells(rows: int, position: int) -> SequenceLayout:
+    """Rows of two cells, the second of them at a position."""
+    return SequenceLayout(
+        lengths=np.array([2] * rows),
+        range_starts=np.array([[0, 0]] * rows),
+        positions=np.array([[0, position]] * rows),
+    )
+
+
 def decoder(*, rms_epsilon: float = 1e-6, layers: int = 1, model_width: int = 2) -> Decoder:
     """A tiny decoder with gradients; shared, for no refused call may change it."""
     facts = config(rms_epsilon=rms_epsilon, layers=layers, model_width=model_width)
