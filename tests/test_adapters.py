@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from logitproof.properties import cli, laws
+from logitproof.properties.adapters import serve
 from logitproof.properties.adapters.program import (
     Crashed,
     Garbage,
@@ -25,6 +26,7 @@ from logitproof.properties.adapters.program import (
 )
 from logitproof.properties.adapters.selftest import selftest
 from logitproof.properties.adapters.template_command import NAMES, text_of
+from logitproof.properties.cli import HarnessError
 from logitproof.properties.laws.cases import full_cases
 from logitproof.properties.subjects import CoreSubject, ScalarSubject
 
@@ -432,3 +434,14 @@ def test_what_cannot_be_served_is_told_in_one_line(
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_nothing_is_served_where_nothing_can_be_decided(
+    monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    def flushing(*_: object) -> object:
+        raise HarnessError("subnormal numbers are flushed to zero")
+
+    monkeypatch.setattr(serve, "maker", flushing)
+    assert serve.main(["scalar"]) == 2
+    assert capsys.readouterr() == ("", "subnormal numbers are flushed to zero\n")

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from logitproof.properties.cli import UsageError
+from logitproof.properties.cli import HarnessError, UsageError
 from logitproof.properties.verify.subject import maker
 
 from .answering import result_from
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
         for reply in answers(maker(arguments[0], A_DAY)(), sys.stdin):
             sys.stdout.write(reply)
             sys.stdout.flush()
-    except (UsageError, Malformed) as wrong:
+    except (UsageError, HarnessError, Malformed) as wrong:
         print(wrong, file=sys.stderr)
         return 2
     return 0
