@@ -97,6 +97,11 @@ def test_a_fault_is_tried_on_what_its_decoder_claims_alone(fault: str) -> None:
     assert [kill.law for kill in row if kill.crashed] == []
 
 
+def test_a_wrong_decoder_that_warns_is_no_crash() -> None:
+    (row,) = rows({"exp-by-numpy": ["functions.limits"]}, examples=3)
+    assert [kill.crashed for kill in row] == [False]
+
+
 @pytest.mark.slow
 def test_with_any_family_of_laws_switched_off_a_fault_survives() -> None:
     kills = [k for row in rows(every(REGISTRY, list(LAWS)), examples=6, jobs=2) for k in row]
