@@ -25,6 +25,7 @@ from logitproof.core import (
     constant,
     ops,
 )
+from logitproof.core import backbone as residual
 from logitproof.core.fresh import fresh_decoder
 from logitproof.core.initial import xavier
 from logitproof.core.kernels import BLAS, ORDERED, Kernel
@@ -52,6 +53,7 @@ class CoreSubject(CoreComponents):
         "gradient-parts": True,
         "repeated-backward": True,
         "recomputation": True,
+        "resumption": True,
         "forms": True,
         "refusals": True,
         "taps": True,
@@ -171,6 +173,27 @@ class CoreSubject(CoreComponents):
         loss.backward()
         return float(loss.value), self._gradients()
 
+    def residual_states(self, ids: Ids, layout: Layout | None = None) -> list[Array]:
+        """Of a forward without a graph."""
+        backbone = self.decoder.backbone
+        prepared = TextInputEncoder(self.decoder, ids, _core_layout(layout)).encode(
+            NO_GRAD, backbone
+        )
+        return [state.value for state in residual.residual_sites(backbone.forward(prepared))]
+
+    def resumed_at(
+        self, site: int, state: Any, targets: Ids, layout: Layout | None, valid: Valid | None
+    ) -> tuple[Array, float, dict[str, Array]]:
+        """The text loss over a forward that begins at a leaf."""
+        leaf = Parameter("state", state)
+        chosen = _core_layout(layout) or SequenceLayout.full(*leaf.shape[:2])
+        hidden = self.decoder.backbone.resume(site, leaf, layout=chosen, context=RECORDING)
+        logits = self.decoder.head.forward(RECORDING, hidden)
+        loss = self._mean_of(logits, chosen, targets, valid)
+        self._zero_gradients()
+        loss.backward()
+        return hidden.value, float(loss.value), {**self._gradients(), leaf.name: leaf.gradient}
+
     def traced(
         self, ids: Ids, targets: Ids, layout: Layout | None = None, valid: Valid | None = None
     ) -> list[str]:
@@ -209,8 +232,18 @@ class CoreSubject(CoreComponents):
         backbone = self.decoder.backbone
         run = backbone.forward_recomputed if recomputed else backbone.forward
         logits = TextOutputHead(table).forward(context, run(prepared).hidden)
+        return self._mean_of(logits, prepared.layout, targets, valid, context)
+
+    @staticmethod
+    def _mean_of(
+        logits: Tensor,
+        layout: SequenceLayout,
+        targets: Ids,
+        valid: Valid | None,
+        context: Context = RECORDING,
+    ) -> Tensor:
         B, T, V = logits.shape
-        cells = prepared.layout.active_cells()
+        cells = layout.active_cells()
         if valid is not None:
             cells = np.flatnonzero(np.array(valid))
         chosen = np.array(targets).reshape(-1)[cells]

@@ -14,6 +14,7 @@ from .narrow import FAULTS as NARROW
 from .orders import FAULTS as ORDERS
 from .plans import FAULTS as PLANS
 from .positions import FAULTS as POSITIONS
+from .residuals import FAULTS as RESIDUALS
 from .roundings import FAULTS as ROUNDINGS
 from .rows import FAULTS as ROWS
 from .sessions import FAULTS as SESSIONS
@@ -43,6 +44,7 @@ _ALL = (
     *WORKS,
     *SHARING,
     *NARROW,
+    *RESIDUALS,
 )
 
 REGISTRY: Mapping[str, Fault] = MappingProxyType({f.id: f for f in _ALL})

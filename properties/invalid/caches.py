@@ -43,7 +43,7 @@ def model() -> Decoder:
 def _bind_ready(s: Situation) -> None:
     """The cache of an ended session, offered to a decoder over `nodes`."""
     made = model()
-    with DecodeSession(made) as session:
+    with DecodeSession(made, KvCache(made)) as session:  # a new cache is free
         session.prefill([0, 1])
     facts = config(layers=2, max_positions=CAPACITY, rms_epsilon=s.eps)
     nodes = list(made.parameters.values())
@@ -148,6 +148,14 @@ bind = Boundary(
             layer=0,
             expected=2,
             actual=1,
+        ),
+        fault(
+            Code.LAYER_LENGTH_INVARIANT,
+            "a row of one layer too many",
+            _first_layer(length=3),
+            layer=0,
+            expected=2,
+            actual=3,
         ),
         fault(Code.CACHE_LAYER_MISMATCH, "batch of two", _first_layer(batch=2), layer=0),
         fault(Code.CACHE_LAYER_MISMATCH, "capacity of nine", _first_layer(capacity=9), layer=0),

@@ -22,6 +22,7 @@ from .published import LAWS as PUBLISHED
 from .records import LAWS as RECORDS
 from .refusals import LAWS as REFUSALS
 from .registry import registry
+from .resumption import LAWS as RESUMPTION
 from .rotary import LAWS as ROTARY
 from .roundings import LAWS as ROUNDINGS
 from .sessions import LAWS as SESSIONS
@@ -48,6 +49,7 @@ __all__ = [
 REGISTRY = registry(
     PUBLISHED,
     DECODER,
+    RESUMPTION,
     TRUTH,
     CACHED,
     GROUPED,

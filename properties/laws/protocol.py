@@ -82,6 +82,19 @@ class Capable(DecoderUnderTest, Protocol):
     ) -> tuple[float, Arrays]:
         """`recomputation`: `loss_and_gradients` keeping block boundaries alone."""
 
+    def residual_states(self, ids: Ids, layout: Layout | None = None) -> Sequence[Values]:
+        """`resumption`: the 2L + 1 states [B, T, D] of the residual stream, in order.
+
+        The input of each block and its sum after attention, then the input of the final norm.
+        """
+
+    def resumed_at(
+        self, site: int, state: Values, targets: Ids, layout: Layout | None, valid: Valid | None
+    ) -> tuple[Values, float, Arrays]:
+        """`resumption`: hidden states, mean loss, and the gradients of it of every parameter, of a
+        forward that begins with the state at that site.
+        """
+
     def taps(self, ids: Ids, layout: Layout | None = None) -> Arrays:
         """`taps`: what lies between ids and logits, named as in `properties.taps`."""
 
