@@ -94,11 +94,20 @@ NO_DIGIT_LEFT = case_of(
     overrides=(Override(name="blocks.0.ffn_norm.gain", place=0, value=1e17),),
 )
 
+# What another order may lose in the gradient of a huge logit is more than a double holds.
+LOSS_WITHOUT_END = case_of(
+    Sizes(V=6, heads=2),
+    1,
+    Regime(attention="cold", norm="offset", logits="huge"),
+    overrides=(Override(name="blocks.0.ffn.gate.weight", place=2, value=1e17),),
+)
+
 
 @pytest.mark.property
 @given(decoder_cases())
 @example(LATE_FACTOR)
 @example(NO_DIGIT_LEFT)
+@example(LOSS_WITHOUT_END)
 def test_drawn_decoders_are_consistent_with_rounding(case: TruthCase) -> None:
     law = REGISTRY["truth.gradients"]
     assert law.check(TextbookSubject(), case).difference is None  # type: ignore[union-attr]
@@ -107,6 +116,7 @@ def test_drawn_decoders_are_consistent_with_rounding(case: TruthCase) -> None:
 @pytest.mark.property
 @given(decoder_cases(), st.integers(0, 2**32 - 1))
 @example(LATE_FACTOR, 0)
+@example(LOSS_WITHOUT_END, 0)
 def test_no_order_of_factors_is_a_mistake(case: TruthCase, seed: int) -> None:
     found = [law.check(ReorderedSubject(seed), case) for law in LAWS]
     assert [f.difference for f in found if f.difference] == []  # type: ignore[union-attr]
@@ -116,6 +126,12 @@ def test_no_order_of_factors_is_a_mistake(case: TruthCase, seed: int) -> None:
 def test_roundings_that_meet_a_slope_without_a_digit_are_no_mistake(law: Any) -> None:
     subject = TextbookSubject(Forms(softmax="log-sum-exp"))
     assert law.check(subject, NO_DIGIT_LEFT).difference is None
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.id)
+def test_a_bound_beyond_all_doubles_is_no_mistake(law: Any) -> None:
+    found = law.check(TextbookSubject(), LOSS_WITHOUT_END)
+    assert (found.difference, found.undecidable > 0) == (None, law.id == "truth.gradients")
 
 
 def test_a_late_factor_widens_the_bound_of_the_entry_that_it_meets() -> None:

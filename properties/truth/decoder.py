@@ -101,7 +101,7 @@ def truth_of(
 
     format: in which the programs compute; weights are taken over exactly whatever it is
     """
-    with mp.workdps(DIGITS):
+    with mp.workdps(DIGITS), np.errstate(all="ignore"):  # an infinite bound decides nothing
         arithmetic = recording()
         record = arithmetic.record
         decoder = ScalarDecoder(config, weights, arithmetic)
