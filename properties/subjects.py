@@ -58,6 +58,7 @@ class CoreSubject(CoreComponents):
         "refusals": True,
         "taps": True,
         "decode": True,
+        "ranges": True,
         **CoreComponents.component_capabilities,
     }
     conventions: Mapping[str, str] = {"functions": "correctly-rounded"}
@@ -296,6 +297,7 @@ class ScalarSubject:
         "operation-values": True,
         "grouped-heads": True,
         "untied-head": True,
+        "ranges": True,
     }
 
     decoder: ScalarDecoder

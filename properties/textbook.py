@@ -49,6 +49,7 @@ class TextbookSubject:
     capabilities: Mapping[str, bool] = {
         "grouped-heads": True,
         "untied-head": True,
+        "ranges": True,
         "row-bits": False,  # a BLAS product may round a row otherwise among other rows
     }
     conventions: Mapping[str, str] = {"functions": "numpy"}

@@ -9,6 +9,7 @@ from .fault import Fault
 from .fusions import FAULTS as FUSIONS
 from .gradchecks import FAULTS as GRADCHECKS
 from .inputs import FAULTS as INPUTS
+from .larger import FAULTS as LARGER
 from .mistakes import FAULTS as MISTAKES
 from .narrow import FAULTS as NARROW
 from .orders import FAULTS as ORDERS
@@ -45,6 +46,7 @@ _ALL = (
     *SHARING,
     *NARROW,
     *RESIDUALS,
+    *LARGER,
 )
 
 REGISTRY: Mapping[str, Fault] = MappingProxyType({f.id: f for f in _ALL})

@@ -26,6 +26,7 @@ from .resumption import LAWS as RESUMPTION
 from .rotary import LAWS as ROTARY
 from .roundings import LAWS as ROUNDINGS
 from .sessions import LAWS as SESSIONS
+from .sizes import LAWS as SIZES
 from .softmax import LAWS as SOFTMAX
 from .tape import LAWS as TAPE
 from .trace import LAWS as TRACE
@@ -52,6 +53,7 @@ REGISTRY = registry(
     RESUMPTION,
     TRUTH,
     CACHED,
+    SIZES,
     GROUPED,
     UNTIED,
     FUSED,

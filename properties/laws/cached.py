@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from itertools import groupby
 from typing import Any
 
 from .law import Finding, Law
@@ -13,6 +14,8 @@ from .regimes import TruthCase, truth_cases
 from .truth import CLASS, DECLARED_CLASS, Compared, judged, largest
 
 __all__ = ["LAWS", "cached_logits"]
+
+SHORT = 5  # tokens of a text of which every split is tried
 
 
 def _texts(count: int) -> Iterator[TruthCase]:
@@ -25,11 +28,40 @@ def _opened(session: Any) -> AbstractContextManager[Any]:
     return session if hasattr(session, "__exit__") else nullcontext(session)
 
 
-def _splits(T: int) -> Iterator[tuple[int, int]]:
-    """How many tokens are prefilled, and how many come in a chunk after them."""
-    yield from ((prompt, 0) for prompt in range(1, T + 1))
-    yield from ((prompt, T - prompt) for prompt in range(1, T))
-    yield from ((1, chunk) for chunk in range(1, T - 1))
+def _scripts(T: int) -> Iterator[tuple[int, ...]]:
+    """Each a prompt's size and the sizes of what comes after it, up to T; -1 is a token decoded.
+
+    All there are of a short text: a chunk may come after decoded tokens, and after another chunk.
+    """
+    if T > SHORT:
+        half, third = T // 2, T // 3
+        yield (T,)
+        yield (1, *[-1] * (T - 1))
+        yield (half, third, *[-1] * (T - half - third))
+        yield (1, third, -1, third, *[-1] * (T - 2 - 2 * third))
+        return
+    for prompt in range(1, T + 1):
+        yield from ((prompt, *after) for after in _afterwards(T - prompt))
+
+
+def _afterwards(tokens: int) -> Iterator[tuple[int, ...]]:
+    """Every way to decode tokens, alone or in chunks of at least two."""
+    if tokens == 0:
+        yield ()
+        return
+    for size in (-1, *range(2, tokens + 1)):
+        yield from ((size, *after) for after in _afterwards(tokens - abs(size)))
+
+
+def _told(script: tuple[int, ...]) -> str:
+    prompt, *after = script
+    return ", ".join([f"{prompt} prefilled", *_runs(after)])
+
+
+def _runs(sizes: list[int]) -> Iterator[str]:
+    """Decoded tokens are counted together."""
+    for size, same in groupby(sizes):
+        yield f"{len(list(same))} decoded" if size < 0 else ", ".join(f"{n} in a chunk" for n in same)
 
 
 def _row(implementation: Capable, output: Any, case: TruthCase) -> Any:
@@ -45,19 +77,19 @@ def cached_logits(implementation: Capable, case: TruthCase) -> Finding:
 
     def ask(case: TruthCase) -> Iterable[Compared]:
         answer, ids = case.truth.logits, case.ids[0]
-        for prompt, chunk in _splits(len(ids)):
+        for script in _scripts(len(ids)):
             actual = answer.doubles[0].copy()
             with _opened(implementation.session()) as session:
-                actual[0, prompt - 1] = _row(implementation, session.prefill(ids[:prompt]), case)
-                done = prompt + chunk
-                if chunk:
-                    actual[0, done - 1] = _row(
-                        implementation, session.extend(ids[prompt:done]), case
-                    )
-                for t in range(done, len(ids)):
-                    actual[0, t] = _row(implementation, session.decode(ids[t]), case)
-            what = f"{prompt} prefilled, {chunk} in a chunk, {len(ids) - done} decoded: logits"
-            yield Compared(what, answer, actual, largest(answer))
+                done = 0
+                for step, size in enumerate(script):
+                    tokens = ids[done : done + abs(size)]
+                    done += len(tokens)
+                    if step == 0:
+                        output = session.prefill(tokens)
+                    else:
+                        output = session.decode(*tokens) if size < 0 else session.extend(tokens)
+                    actual[0, done - 1] = _row(implementation, output, case)
+            yield Compared(f"{_told(script)}: logits", answer, actual, largest(answer))
 
     return judged(implementation, case, ask)
 
@@ -74,6 +106,7 @@ LAWS = (
             "decode-one-position-late",
             "chunk-keeps-first-offset",
             "last-key-window",
+            "chunk-after-decoded-reversed",
         ),
         grants=DECLARED_CLASS,
         cases=_texts,

@@ -23,7 +23,8 @@ class DecoderUnderTest(Protocol):
 
     Which of `laws.levels.LEVELS` it claims is among the capabilities: cached decoding where that
     is True; the others, and that a row has the same bits whatever stands beside it, `row-bits`,
-    unless they are declared False.
+    unless they are declared False. A batch that claims `packed` has documents one after another;
+    `ranges` are layouts in which each query has any first key and any position.
 
     capabilities: name -> True for what it can do
     conventions:  name -> how it does what decoders do differently

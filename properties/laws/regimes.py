@@ -173,7 +173,7 @@ class TruthCase(Case):
             rms_epsilon=_single(self.config.rms_epsilon),
             rope_base=_single(self.config.rope_base),
         )
-        own = {f.name: getattr(self, f.name) for f in fields(self)} | {"config": config}
+        own = {f.name: getattr(self, f.name) for f in fields(TruthCase)} | {"config": config}
         cases = list[SingleCase]()
         for n in range(DRAWS):
             cases.append(SingleCase(**{**own, "seed": self.seed + APART * n}))
@@ -309,11 +309,12 @@ def case_of(
     overrides: tuple[Override, ...] = (),
     epsilon: float = 1e-6,
     base: float = 10000.0,
+    first: int = FAR,
 ) -> TruthCase:
-    """The case that these parameters stand for."""
+    """The case that these parameters stand for; far rows begin at position `first`."""
     generator = Generator(seed)
     segments, T = _segments(generator, sizes, regime.layout)
-    far = FAR if regime.positions == "far" else 0
+    far = first if regime.positions == "far" else 0
     config = Config(
         vocabulary_size=sizes.V,
         model_width=sizes.heads * sizes.head_width,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import is_dataclass, replace
 from typing import Any
 
-from logitproof.properties.laws import Law, cases, fused, regimes
+from logitproof.properties.laws import Law, cases, fused, larger, regimes
 from logitproof.properties.scalar import Generator
 
 __all__ = ["drawn_from", "reseeded"]
@@ -24,6 +24,8 @@ def reseeded(case: Any, seed: int) -> Any:
     if not type(case).__module__.startswith(OURS):
         return case
     other = Generator((seed ^ Generator(_seed(case)).word()) % (1 << 64)).word() >> 1
+    if isinstance(case, larger.LargerCase):
+        return larger.redrawn(case, other)
     if isinstance(case, regimes.TruthCase):
         return regimes.redrawn(case, other)
     if isinstance(case, fused.Steep):
