@@ -97,7 +97,8 @@ def length_told_before_the_token(right: Any) -> Any:
 
     def commit(self: DecodeSession, *given: Any, **named: Any) -> TokenOutput:
         length = self.length
-        return replace(right(self, *given, **named), length=length)
+        output: TokenOutput = right(self, *given, **named)
+        return replace(output, length=length)
 
     return commit
 
@@ -108,7 +109,8 @@ def chunk_told_where_it_began(right: Any) -> Any:
 
     def extend(self: DecodeSession, ids: object) -> TokenOutput:
         position = self.length
-        return replace(right(self, ids), position=position)
+        output: TokenOutput = right(self, ids)
+        return replace(output, position=position)
 
     return extend
 
@@ -150,7 +152,9 @@ def fork_guards_nothing(right: Any) -> Any:
         for parameter in self.decoder.parameters.values():
             parameter.let_go()
         twin._release.detach()
-        twin._release = weakref.finalize(twin, twin.cache.let_go)
+        twin._release = weakref.finalize(
+            twin, lambda parameters, cache: cache.let_go(), [], twin.cache
+        )
         return twin
 
     return fork

@@ -23,7 +23,7 @@ __all__ = ["LAWS", "Call", "Held", "Script", "held_after"]
 WIDTHS = ((2, 1), (4, 2), (6, 3), (4, 1))  # D, heads
 MOST_SESSIONS = 4
 MOST_CALLS = 16
-LONG_EVERY = 4  # of so many scripts one has prompts that no implementation reads at a stretch
+LONG_EVERY = 4  # of so many scripts one has prompts longer than 32 tokens, which come in blocks
 COUNTERS = (
     "token_forwards",
     "prefill_tokens",
