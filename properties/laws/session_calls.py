@@ -238,14 +238,17 @@ def _phase(session: Any, held: Held, capacity: int, what: str) -> Iterator[Diffe
     yield from (refused(f"{what}: another call", code, call) for code, call in wrong.items())
 
 
-def _output(output: Any, held: Held, config: Config, full: Any) -> Iterator[Difference | None]:
+def _output(
+    output: Any, held: Held, config: Config, full: Any, what: str
+) -> Iterator[Difference | None]:
     """Every fact of the newest token. Source: cache.md section 6"""
     n = len(held.tokens)
-    yield first_difference("logits", full, output.logits)
-    yield equal("position", n - 1, output.position)
-    yield equal("length told", n, output.length)
-    yield equal("score values told", config.layers * config.heads * n, output.score_values)
-    yield equal("whether logits have a graph", False, output.tracked)
+    yield first_difference(f"{what}: logits", full, output.logits)
+    yield equal(f"{what}: position told", n - 1, output.position)
+    yield equal(f"{what}: length told", n, output.length)
+    scores = config.layers * config.heads * n
+    yield equal(f"{what}: score values told", scores, output.score_values)
+    yield equal(f"{what}: whether logits have a graph", False, output.tracked)
 
 
 def _calls(implementation: Components, script: Script) -> Difference | None:
@@ -254,12 +257,12 @@ def _calls(implementation: Components, script: Script) -> Difference | None:
 
     def steps(sessions: list[Any]) -> Iterator[Difference | None]:
         full = _wanted(implementation, texts)
-        for call, output, state in _made(implementation, script, sessions):
-            asked = state[call.session]
-            if output is not None and asked is not None:
-                yield from _output(output, asked, config, full[asked.tokens])
+        for at, (call, output, state) in enumerate(_made(implementation, script, sessions)):
+            made, asked = f"call {at}, {call.session}.{call.name}", state[call.session]
+            if asked is not None and call.ids:
+                yield from _output(output, asked, config, full[asked.tokens], made)
             for number, (session, held) in enumerate(zip(sessions, state, strict=True)):
-                what = f"session {number} after {call.session}.{call.name}"
+                what = f"session {number} after {made}"
                 if held is None:
                     closed = partial(session.decode, 0)
                     yield refused(f"{what}: a token", "state/session-closed", closed)
