@@ -215,6 +215,13 @@ class CoreComponents:
             facts.append(values[:, : layer.length].tobytes())
         return b"|".join(facts)
 
+    def cached(self, session: Any) -> list[tuple[Any, Any]]:
+        """By the public copies of each layer's storage."""
+        return [
+            (layer.keys[0, :, : layer.length], layer.values[0, :, : layer.length])
+            for layer in session.cache.layers
+        ]
+
     def poison_unused_rows(self, session: Any, poison: float) -> None:
         """Overwrites what lies behind the committed rows."""
         for layer in session.cache.layers:

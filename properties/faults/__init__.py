@@ -18,6 +18,7 @@ from .positions import FAULTS as POSITIONS
 from .residuals import FAULTS as RESIDUALS
 from .roundings import FAULTS as ROUNDINGS
 from .rows import FAULTS as ROWS
+from .session_calls import FAULTS as SESSION_CALLS
 from .sessions import FAULTS as SESSIONS
 from .sharing import FAULTS as SHARING
 from .tapes import FAULTS as TAPES
@@ -34,6 +35,7 @@ _ALL = (
     *ROWS,
     *TAPES,
     *SESSIONS,
+    *SESSION_CALLS,
     *PLANS,
     *TEXTS,
     *VALUES,

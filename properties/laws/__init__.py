@@ -25,6 +25,7 @@ from .registry import registry
 from .resumption import LAWS as RESUMPTION
 from .rotary import LAWS as ROTARY
 from .roundings import LAWS as ROUNDINGS
+from .session_calls import LAWS as SESSION_CALLS
 from .sessions import LAWS as SESSIONS
 from .sizes import LAWS as SIZES
 from .softmax import LAWS as SOFTMAX
@@ -58,6 +59,7 @@ REGISTRY = registry(
     UNTIED,
     FUSED,
     SESSIONS,
+    SESSION_CALLS,
     POISON,
     GATHER,
     SOFTMAX,

@@ -1,6 +1,6 @@
 """What an implementation offers whose parts are to be judged, not its decoder alone."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from logitproof.properties.scalar import Layout
@@ -110,6 +110,9 @@ class Components(Capable, Protocol):
 
     def rows(self, session: Any) -> bytes:
         """`sessions`: every bit that a session holds."""
+
+    def cached(self, session: Any) -> Sequence[tuple[Values, Values]]:
+        """`sessions`: per layer the committed rows, [H, length, d_h]: turned keys, then values."""
 
     def poison_unused_rows(self, session: Any, poison: float) -> None:
         """`sessions`: overwrites the cache behind the committed rows."""
