@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from logitproof.core import incremental
+from logitproof.core import floats, incremental, softmax
 from logitproof.core.floats import Array
 from logitproof.core.session import DecodeSession
 from logitproof.core.softmax import RowStatistics
@@ -25,7 +25,7 @@ _FOUND: dict[str, Fault] = {}
 textbook = partial(planted, _FOUND, kind="mistake", form="textbook")
 cached = partial(planted, _FOUND, kind="mistake", form="steps")
 
-WINDOW, LIMIT, TILE, RING = 16, 2048, 8, 8
+WINDOW, LIMIT, TILE, RING, BLOCK, KEPT = 16, 2048, 8, 8, 64, 512
 FIXTURES = "notes/field.md, what fixtures cannot see"
 
 
@@ -243,6 +243,29 @@ def gradient_cut_after_eight_cells(right: Any) -> Any:
         return np.where(np.arange(d_x.shape[1])[:, None] < TILE, d_x, 0.0)
 
     return block_back
+
+
+@planted(_FOUND, (floats, "contract"), kind="order", source="notes/peers.md section 3b")
+def contraction_halved_beyond_64(right: Any) -> Any:
+    """A product of more than 64 terms is that of the first 64, and then the rest's."""
+
+    def contract(a: Array, b: Array) -> Any:
+        if a.shape[-1] <= BLOCK:
+            return right(a, b)
+        return right(a[..., :BLOCK], b[..., :BLOCK, :]) + right(a[..., BLOCK:], b[..., BLOCK:, :])
+
+    return contract
+
+
+@cached((softmax, "_allowed_keys"), source="cases: mask-future-leak")
+def long_texts_see_every_key(right: Any) -> Any:
+    """Beyond 512 tokens, no key is hidden."""
+
+    def allowed(shape: Any, starts: Any, lengths: Any) -> Any:
+        keys = right(shape, starts, lengths)
+        return np.ones_like(keys) if shape[-1] > KEPT else keys
+
+    return allowed
 
 
 @cached((incremental, "RowStatistics"), source="cases: kv-window-off-by-one")

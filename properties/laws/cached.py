@@ -61,7 +61,8 @@ def _told(script: tuple[int, ...]) -> str:
 def _runs(sizes: list[int]) -> Iterator[str]:
     """Decoded tokens are counted together."""
     for size, same in groupby(sizes):
-        yield f"{len(list(same))} decoded" if size < 0 else ", ".join(f"{n} in a chunk" for n in same)
+        times = len(list(same))
+        yield f"{times} decoded" if size < 0 else ", ".join([f"{size} in a chunk"] * times)
 
 
 def _row(implementation: Capable, output: Any, case: TruthCase) -> Any:

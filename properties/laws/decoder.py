@@ -12,7 +12,7 @@ from .levels import LAYOUTS, VALUES, claimed
 from .precision import answered
 from .protocol import Capable, DecoderUnderTest, Ids
 
-__all__ = ["LAWS", "prefix_causality"]
+__all__ = ["LAWS", "prefix_causality", "scalar_bits"]
 
 
 def _load(implementation: DecoderUnderTest, case: Case) -> None:
@@ -30,7 +30,8 @@ def _scalar_run(implementation: DecoderUnderTest, case: Case) -> Result:
     return scalar.run(case.ids, case.targets, case.layout, case.valid)
 
 
-def _scalar_bits(implementation: DecoderUnderTest, case: Case) -> Difference | None:
+def scalar_bits(implementation: DecoderUnderTest, case: Case) -> Difference | None:
+    """Logits, mean loss and gradients beside the scalar decoder's, as far as they are claimed."""
     expected = _scalar_run(implementation, case)
     _load(implementation, case)
 
@@ -302,7 +303,7 @@ LAWS = (
             "head-gradient-dropped",
         ),
         cases=mixed_cases,
-        check=_scalar_bits,
+        check=scalar_bits,
     ),
     Law(
         id="decoder.raw-sum",

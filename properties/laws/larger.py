@@ -10,13 +10,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from types import MappingProxyType
+from typing import Any
 
-from logitproof.properties.scalar import Generator, Layout
+from logitproof.properties.scalar import Config, Generator, Layout
 
-from .cases import PAD
+from .cases import PAD, Case
 from .regimes import Regime, Sizes, TruthCase, case_of
 
-__all__ = ["KINDS", "LargerCase", "larger_cases", "ranged_cases", "redrawn"]
+__all__ = [
+    "KINDS", "WIDER", "LargerCase", "WiderCase", "larger_cases", "long_cases", "ranged_cases",
+    "redrawn", "wider_cases",
+]  # fmt: skip
 
 WARM, HOT, TINY = Regime(), Regime(attention="hot"), Regime(norm="tiny")
 SMALL_EPSILONS, LARGE_EPSILONS = (1e-12, 1e-9), (1.0, 16.0)
@@ -191,6 +195,55 @@ def ranged_cases(count: int) -> Iterator[LargerCase]:
     return (_drawn(RANGED, 12_000 + n) for n in range(max(LEAST, count // SHARE)))
 
 
-def redrawn(case: LargerCase, seed: int) -> LargerCase:
+@dataclass(frozen=True, kw_only=True)
+class WiderCase(Case):
+    """A case of one of `WIDER`: ordinary text, larger still where the reference is quick."""
+
+    larger: str
+
+
+USUAL = {"B": 1, "T": 2, "V": 5, "D": 2, "heads": 1, "F": 2, "layers": 1}
+WIDER: Mapping[str, Callable[[Below], dict[str, int]]] = MappingProxyType({
+    "text": lambda b: {"T": 65 + b.pick(32)},
+    "classes": lambda b: {"V": 257 + b.pick(300)},
+    "features": lambda b: {"D": 66 + 2 * b.pick(20)},
+    "heads": lambda b: {"D": 64, "heads": (8, 16)[b.pick(2)]},
+    "inner features": lambda b: {"F": 130 + b.pick(200)},
+    "rows": lambda b: {"B": 17 + b.pick(32)},
+    "layers": lambda b: {"layers": 7 + b.pick(6)},
+})  # fmt: skip
+LONG = "long text"
+
+
+def _wide(larger: str, seed: int) -> WiderCase:
+    b = Below(seed)
+    chosen = USUAL | ({"T": 513 + b.pick(150)} if larger == LONG else WIDER[larger](b))
+    B, T, V = (chosen[name] for name in "BTV")
+    config = Config(
+        vocabulary_size=V,
+        model_width=chosen["D"],
+        heads=chosen["heads"],
+        feed_forward_width=chosen["F"],
+        layers=chosen["layers"],
+        max_positions=T,
+    )
+    ids, targets = ([[b.pick(V) for _ in range(T)] for _ in range(B)] for _ in range(2))
+    drawn: dict[str, Any] = {"config": config, "ids": ids, "targets": targets}
+    return WiderCase(seed=seed, scale=1.0, larger=larger, **drawn)
+
+
+def wider_cases(count: int) -> Iterator[WiderCase]:
+    """The kinds of `WIDER` in turn."""
+    names = list(WIDER)
+    for n in range(max(len(WIDER), count // SHARE)):
+        yield _wide(names[n % len(names)], 13_000 + n)
+
+
+def long_cases(count: int) -> Iterator[WiderCase]:
+    """A few texts longer than what is kept or cut anywhere: 512 tokens."""
+    return (_wide(LONG, 14_000 + n) for n in range(1 + count // 100))
+
+
+def redrawn(case: LargerCase | WiderCase, seed: int) -> LargerCase | WiderCase:
     """Another case of its kind."""
-    return _drawn(case.larger, seed)
+    return (_drawn if isinstance(case, LargerCase) else _wide)(case.larger, seed)

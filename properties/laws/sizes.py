@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from logitproof.properties.truth import DECLARED_CLASS
 
 from .cached import cached_logits
-from .larger import LargerCase, larger_cases, ranged_cases
+from .decoder import scalar_bits
+from .difference import Difference, first_difference
+from .larger import LargerCase, WiderCase, larger_cases, long_cases, ranged_cases, wider_cases
 from .law import Law
-from .levels import LAYOUTS
+from .levels import LAYOUTS, VALUES
+from .precision import answered
+from .protocol import DecoderUnderTest
 from .truth import CLASS, gradients, logits, loss
 
 __all__ = ["LAWS"]
@@ -19,6 +23,21 @@ RANGES = f"{CLASS}, inputs.md section 2"
 
 def _texts(count: int) -> Iterator[LargerCase]:
     return (case for case in larger_cases(count) if case.layout is None and case.valid is None)
+
+
+def _long_text(implementation: DecoderUnderTest, case: WiderCase) -> Difference | None:
+    """The logits of a text's first half, alone and with another half behind it."""
+    implementation.load(case.config, case.weights)
+    (ids,), V = case.ids, case.config.vocabulary_size
+    half = len(ids) // 2
+    first_half, rest = list(ids[:half]), [(i + 1) % V for i in ids[half:]]
+    whole = answered(implementation, implementation.logits([ids]))[0, :half]
+
+    def same(what: str, other: list[int]) -> Difference | None:
+        logits = answered(implementation, implementation.logits([other]))[0, :half]
+        return first_difference(f"logits of the first {half} ids {what}", whole, logits)
+
+    return same("alone", first_half) or same("before others", [*first_half, *rest])
 
 
 LAWS = (
@@ -82,6 +101,29 @@ LAWS = (
         grants=DECLARED_CLASS,
         cases=_texts,
         check=cached_logits,
+    ),
+    Law(
+        id="sizes.scalar-bits",
+        statement="In texts beyond 64 tokens, with hundreds of classes or inner features, many"
+        " features, heads, rows or layers, logits, mean loss and every gradient have the bits of"
+        " the scalar decoder.",
+        source="numerics.md section 1, numerics_vjp.md section 1",
+        needs=("specified-bits",),
+        levels=VALUES,
+        faults=("contraction-halved-beyond-64",),
+        cases=wider_cases,
+        check=scalar_bits,
+    ),
+    Law(
+        id="sizes.prefix-causality",
+        statement="Of a text beyond 512 tokens later ids change no bit of earlier logits, and"
+        " neither does leaving them away.",
+        source="numerics.md section 12",
+        needs=("row-bits",),
+        levels=("forward",),
+        faults=("long-texts-see-every-key",),
+        cases=long_cases,
+        check=_long_text,
     ),
     Law(
         id="ranges.logits",

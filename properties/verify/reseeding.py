@@ -24,7 +24,7 @@ def reseeded(case: Any, seed: int) -> Any:
     if not type(case).__module__.startswith(OURS):
         return case
     other = Generator((seed ^ Generator(_seed(case)).word()) % (1 << 64)).word() >> 1
-    if isinstance(case, larger.LargerCase):
+    if isinstance(case, larger.LargerCase | larger.WiderCase):
         return larger.redrawn(case, other)
     if isinstance(case, regimes.TruthCase):
         return regimes.redrawn(case, other)
