@@ -165,6 +165,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (Refusal, OSError, HarnessError) as fact:
         _settle()
         return complain(f"logitproof: {fact}")
+    except BaseException as end:
+        if isinstance(end, Exception):
+            raise  # a mistake of ours, to be seen whole
+        _settle()  # what a decoder gave may run code of its own wherever it is looked at
+        return complain(f"logitproof: the decoder raised {type(end).__name__}: {end}")
     return code
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from logitproof.properties.adapters.timed import contained
 from logitproof.properties.laws.cases import PAD, Case
 from logitproof.properties.laws.difference import Difference
 from logitproof.properties.laws.drawn import REGIMES, Draw
@@ -46,7 +47,7 @@ def finding(
 ) -> tuple[Finding, Failure | None]:
     """What the law measures in one case, and how it fails."""
     try:
-        found = law.check(implementation, case)
+        found = contained(law.id, lambda: law.check(implementation, case))
     except Exception as error:  # noqa: BLE001 - whatever it raises is its failure
         kind = f"raised {type(error).__name__}"
         return EMPTY, Failure(kind=kind, words=f"{kind}: {error}")
