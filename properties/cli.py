@@ -81,7 +81,7 @@ class Parser(argparse.ArgumentParser):
 
 def complain(fact: object) -> int:
     """Writes one bounded line, whatever breaks the fact carries, to standard error if it can."""
-    line = " ".join(str(fact).split())
+    line = " ".join(str(fact).split()).encode("utf-8", "backslashreplace").decode("utf-8")
     shown = line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…"
     with contextlib.suppress(OSError):
         print(shown, file=sys.stderr)
