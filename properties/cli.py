@@ -81,7 +81,7 @@ class Parser(argparse.ArgumentParser):
 
 def complain(fact: object) -> int:
     """Writes one bounded line, whatever breaks the fact carries, to standard error if it can."""
-    line = " ".join(str(fact).split())
+    line = " ".join(str(fact).split()).encode("utf-8", "backslashreplace").decode("utf-8")
     shown = line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…"
     with contextlib.suppress(OSError):
         print(shown, file=sys.stderr)
@@ -165,6 +165,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (Refusal, OSError, HarnessError) as fact:
         _settle()
         return complain(f"logitproof: {fact}")
+    except BaseException as end:
+        if isinstance(end, Exception):
+            raise  # a mistake of ours, to be seen whole
+        _settle()  # what a decoder gave may run code of its own wherever it is looked at
+        return complain(f"logitproof: the decoder raised {type(end).__name__}: {end}")
     return code
 
 

@@ -22,6 +22,8 @@ class Ahead(ScalarSubject):
 
 class Sleeping(ScalarSubject):
     def logits(self, ids, layout=None): time.sleep(60)
+
+def exiting(): raise SystemExit(0)
 """
 KNOWN = """
 [[known]]
@@ -99,6 +101,7 @@ def test_an_unexpected_pass_fails(own: Path) -> None:
         ((), "--logitproof-decoder NAME is wanted"),
         (("--logitproof-decoder=core", "--logitproof-profile=slow"), "one of quick, ci, soak"),
         (("--logitproof-decoder=unheard:make", LAWS), "No module named 'unheard'"),
+        (("--logitproof-decoder=plugin_decoder:exiting", LAWS), "exiting: it asked Python to exit"),
         (("--logitproof-decoder=core", "--logitproof-seed=x", LAWS), "invalid literal"),
         (
             ("--logitproof-decoder=plugin_decoder:Sleeping", "--logitproof-time-limit=1", LAWS),

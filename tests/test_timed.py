@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ from logitproof.properties import cli, laws
 from logitproof.properties.adapters.making import messaged
 from logitproof.properties.adapters.program import Crashed, TimeLimit
 from logitproof.properties.adapters.remote import AdapterFault
-from logitproof.properties.adapters.timed import EndedItself, SlowDecoder, Timed
+from logitproof.properties.adapters.timed import EndedItself, SlowDecoder, Timed, contained
 from logitproof.properties.chunks import Newest
 from logitproof.properties.foreign_subject import ForeignSubject
 from logitproof.properties.laws.cases import full_cases
 from logitproof.properties.subjects import CoreSubject
+from logitproof.properties.verify.shrinking import failure
 from logitproof.properties.verify.subject import maker
 
 SECONDS = 2.0
@@ -41,7 +43,67 @@ class Exiting(ForeignSubject):
 
 def halves():
     return ForeignSubject(pairs="halves")
+
+class Aborted(BaseException): pass
+
+def exiting(): sys.exit(0)
+def generator(): raise GeneratorExit("over")
+def aborting(): raise Aborted("of its own")
+
+class Claiming(ForeignSubject):
+    @property
+    def capabilities(self): sys.exit(0)
+
+class Broken(ForeignSubject):
+    @property
+    def capabilities(self): raise RuntimeError("no claims")
+
+class Following(ForeignSubject):
+    @property
+    def conventions(self): raise GeneratorExit
+
+class Methodless(ForeignSubject):
+    @property
+    def logits(self): sys.exit(0)
+
+class Values(ForeignSubject):
+    def logits(self, ids, layout=None):
+        return self
+
+    def __array__(self, dtype=None, copy=None): raise GeneratorExit
+
+class Loading(ForeignSubject):
+    def load(self, config, weights): raise Aborted("while loading")
+
+class Once(ForeignSubject):
+    made = 0
+    def __init__(self):
+        Once.made += 1
+        if Once.made > 1: sys.exit(0)
+        super().__init__()
+
+class Claims(ForeignSubject):
+    asked = 0
+    @property
+    def capabilities(self):
+        Claims.asked += 1
+        if Claims.asked > 4: sys.exit(0)
+        return {"gradients": False}
 """
+# What ends who imports, makes, looks at or asks it, and what is told of it.
+ENDING = [
+    ("own_exit:make", "own_exit: it asked Python to exit with 3"),
+    ("sys:exit", "exit: it asked Python to exit with None"),
+    ("timed_decoder:exiting", "exiting: it asked Python to exit with 0"),
+    ("timed_decoder:generator", "generator: it raised GeneratorExit: over"),
+    ("timed_decoder:aborting", "aborting: it raised Aborted: of its own"),
+    ("timed_decoder:Claiming", "capabilities: it asked Python to exit with 0"),
+    ("timed_decoder:Broken", "looked at, it raised RuntimeError: no claims"),
+    ("timed_decoder:Following", "conventions: it raised GeneratorExit"),
+    ("timed_decoder:Methodless", "logits: it asked Python to exit with 0"),
+    ("process:own_exit:make", "own_exit: it asked Python to exit with 3"),
+    ("process:timed_decoder:exiting", "exiting: it asked Python to exit with 0"),
+]
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="the interval timer is of POSIX")
 
@@ -100,6 +162,7 @@ class Decoder:
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (tmp_path / "timed_decoder.py").write_text(MODULE, encoding="utf-8")
+    (tmp_path / "own_exit.py").write_text("import sys; sys.exit(3)", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield "timed_decoder"
@@ -138,6 +201,70 @@ def test_a_session_is_closed_and_told_as_it_was() -> None:
 def test_a_decoder_that_asks_python_to_exit_does_not_end_who_asks() -> None:
     with pytest.raises(EndedItself, match="leave: it asked Python to exit with 'enough'"):
         Timed(Decoder(None), SECONDS).leave()
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize("command", ["verify", "detect"])
+@pytest.mark.parametrize(("name", "words"), ENDING)
+def test_what_ends_who_makes_it_is_bad_input(
+    name: str, words: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([command, "--decoder", name]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n"), words in err) == ("", 1, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "words"),
+    [
+        ("verify", "Exiting", "EndedItself: logits: it asked Python to exit with 0"),
+        ("verify", "Loading", "EndedItself: load: it raised Aborted: while loading"),
+        ("verify", "Values", "EndedItself: self-test: it raised GeneratorExit"),
+        ("detect", "Values", "logitproof: the decoder raised GeneratorExit"),
+        ("verify", "Once", "the factory raised EndedItself: Once: it asked Python to exit with 0"),
+    ],
+)
+def test_what_ends_who_asks_is_bad_input(
+    command: str, name: str, words: str, own: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([command, "--decoder", f"{own}:{name}"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n"), words in err) == ("", 1, True)
+
+
+def test_claims_are_read_when_a_decoder_is_made_and_not_later(own: str) -> None:
+    subject = maker(f"{own}:Claims")()
+    facts = [dict(subject.capabilities) for _ in range(9)]
+    assert facts == [{"gradients": False}] * 9
+
+
+def test_the_user_may_interrupt_a_call() -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        contained("call", interrupted)
+
+
+def test_a_law_fails_where_an_answer_ends_who_reads_it() -> None:
+    def check(_: Any, __: Any) -> None:
+        raise GeneratorExit("late")
+
+    law = replace(laws.REGISTRY["truth.logits"], check=check)
+    failed = failure(law, CoreSubject, CASE)
+    assert failed is not None
+    assert failed.words == "raised EndedItself: truth.logits: it raised GeneratorExit: late"
+
+
+@pytest.mark.parametrize("step", ["__enter__", "decode", "length", "__exit__"])
+def test_a_session_does_not_end_who_asks(step: str) -> None:
+    def ends(*_: Any) -> None:
+        raise GeneratorExit(step)
+
+    kind = type("Ending", (Opened,), {step: property(ends) if step == "length" else ends})
+    with pytest.raises(EndedItself, match=f"it raised GeneratorExit: {step}"):  # noqa: SIM117
+        with Timed(Decoder(kind({})), SECONDS).session() as session:
+            assert session.decode(0).position <= session.length
 
 
 def test_on_another_thread_nothing_is_broken_off() -> None:

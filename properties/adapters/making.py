@@ -30,7 +30,10 @@ def messaged(name: str, seconds: float) -> Callable[[], Remote] | None:
     """
     kind, colon, rest = name.partition(":")
     if f"{kind}{colon}" == "offline:":
-        folder = read_folder(Path(rest))
+        try:
+            folder = read_folder(Path(rest))
+        except ValueError as wrong:  # a name that no folder can have
+            raise UsageError(f"--decoder {name}: {wrong}") from wrong
         own = folder.manifest
         return offline_subject(folder.answers, own.capabilities, own.conventions)
     if f"{kind}{colon}" == "process:":

@@ -12,6 +12,7 @@ from logitproof.properties.laws.cases import Case, full_cases
 from logitproof.properties.laws.levels import claimed
 
 from .remote import AdapterFault
+from .timed import contained
 
 __all__ = ["selftest"]
 
@@ -34,7 +35,7 @@ def selftest(make: Callable[[], Any]) -> str | None:
     A decoder that raises, or answers with other shapes, is left to the laws.
     """
     try:
-        return next(_complaints(make), None)
+        return contained("self-test", lambda: next(_complaints(make), None))
     except AdapterFault as fault:
         return f"{type(fault).__name__}: {fault}"
 

@@ -1,4 +1,4 @@
-"""A Python decoder whose calls may take so long and no longer."""
+"""A Python decoder whose calls may take so long and no longer, and end nobody but themselves."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import signal
 import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from .remote import AdapterFault
 
-__all__ = ["EndedItself", "SlowDecoder", "Timed"]
+__all__ = ["EndedItself", "SlowDecoder", "Timed", "contained"]
 
-STEPS = ("prefill", "extend", "decode")
+Answer = TypeVar("Answer")
 
 
 class SlowDecoder(AdapterFault):
@@ -20,7 +20,22 @@ class SlowDecoder(AdapterFault):
 
 
 class EndedItself(AdapterFault):
-    """A call asked Python to exit."""
+    """A call asked Python to exit, or raised something else that is no Exception."""
+
+
+def contained(name: str, call: Callable[[], Answer]) -> Answer:
+    """What the call gives; the one place where somebody else's code runs unforeseen.
+
+    Raises EndedItself where it would end who asks. KeyboardInterrupt is the user's and passes.
+    """
+    try:
+        return call()
+    except (Exception, KeyboardInterrupt):
+        raise
+    except SystemExit as end:
+        raise EndedItself(f"{name}: it asked Python to exit with {end.code!r}") from end
+    except BaseException as end:
+        raise EndedItself(f"{name}: it raised {type(end).__name__}: {end}") from end
 
 
 class Timed:
@@ -30,14 +45,20 @@ class Timed:
     (POSIX), on the main thread, and while the call comes back to Python now and then. On another
     thread, as in a worker of Dask, and inside one call of a compiled library that does not return,
     nothing is broken off: `process:NAME` asks the same decoder in a process that is ended.
-    A call that asks Python to exit does not end the one who asks.
+    A call that asks Python to exit does not end the one who asks, nor does reading an attribute.
     """
 
     def __init__(self, subject: Any, seconds: float) -> None:
         self._subject, self._seconds = subject, seconds
 
+    def settled(self) -> Timed:
+        """The same, its claims as they are now: read later, they could run code of its own."""
+        self.capabilities = {**self._subject.capabilities}
+        self.conventions = {**self._subject.conventions}
+        return self
+
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._subject, name)
+        value = _attribute(self._subject, name)
         if not callable(value) or name == "parts":
             return value
         call = _limited(name, value, self._seconds)
@@ -45,20 +66,20 @@ class Timed:
 
 
 class _TimedSession:
-    """A session whose steps are limited; all else is the session's own."""
+    """A session whose calls are limited; all else is the session's own."""
 
     def __init__(self, session: Any, seconds: float) -> None:
         self._session, self._seconds = session, seconds
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._session, name)
-        return _limited(name, value, self._seconds) if name in STEPS else value
+        value = _attribute(self._session, name)
+        return _limited(name, value, self._seconds) if callable(value) else value
 
     def __enter__(self) -> _TimedSession:
         """A session that is no context is as good as one that holds nothing open."""
-        if not hasattr(self._session, "__exit__"):
+        if not self._opens():
             return self
-        return _TimedSession(self._session.__enter__(), self._seconds)
+        return _TimedSession(contained("session", self._session.__enter__), self._seconds)
 
     def __exit__(
         self,
@@ -66,19 +87,24 @@ class _TimedSession:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> Any:
-        if hasattr(self._session, "__exit__"):
-            return self._session.__exit__(kind, error, trace)
-        return None
+        if not self._opens():
+            return None
+        return contained("session", lambda: self._session.__exit__(kind, error, trace))
+
+    def _opens(self) -> bool:
+        return contained("session", lambda: hasattr(self._session, "__exit__"))
+
+
+def _attribute(owner: Any, name: str) -> Any:
+    return contained(name, lambda: getattr(owner, name))
 
 
 def _limited(name: str, call: Callable[..., Any], seconds: float) -> Callable[..., Any]:
     def limited(*arguments: Any, **named: Any) -> Any:
-        try:
-            if not _can_break_off():
-                return call(*arguments, **named)
-            return _broken_off(name, seconds, lambda: call(*arguments, **named))
-        except SystemExit as exit_:
-            raise EndedItself(f"{name}: it asked Python to exit with {exit_.code!r}") from exit_
+        def asked() -> Any:
+            return contained(name, lambda: call(*arguments, **named))
+
+        return _broken_off(name, seconds, asked) if _can_break_off() else asked()
 
     return limited
 

@@ -11,16 +11,18 @@ from typing import Any, NoReturn
 from logitproof.properties import laws
 from logitproof.properties.cli import UsageError
 from logitproof.properties.laws import Law
+from logitproof.properties.laws.levels import claimed, layout_levels
 
 from .divergence import place
 from .plain import NotPlain, from_plain, to_plain
+from .possible import check_case
 from .shrinking import failure
 from .subject import maker
 
 __all__ = ["Replay", "add_arguments", "read", "run", "text_of"]
 
 FORMAT = "logitproof-replay-v1"
-KEYS = {"format": str, "laws": int, "law": str, "decoder": str, "case": dict, "found": str}
+KEYS = {"format": str, "laws": int, "law": str, "decoder": str, "found": str}
 FALSE = 1  # the case fails
 
 
@@ -46,12 +48,14 @@ def run(args: argparse.Namespace) -> int:
     """Tries the case and says what came of it. 0 where the law holds, 1 where it fails.
 
     Raises UsageError for a file that is no replay, and for a decoder that is none or lacks what
-    the law needs.
+    the law needs or the case is laid out in.
     """
     stored = read(args.file)
     decoder = args.decoder or stored.decoder
     law, make = laws.REGISTRY[stored.law], maker(decoder)
-    if missing := law.missing(make()):
+    subject = make()
+    lacking = (n for n in layout_levels(stored.case) if not claimed(subject, n))
+    if missing := (*law.missing(subject), *lacking):
         raise UsageError(f"logitproof replay: {decoder} lacks {', '.join(missing)}")
     failed = failure(law, make, stored.case)
     found = {"found": failed.words} if failed else {}
@@ -103,8 +107,8 @@ def read(path: Path) -> Replay:
 def _check_facts(facts: Any) -> None:
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise ValueError(f"not of format {FORMAT}")
-    if set(facts) != set(KEYS):
-        raise ValueError(f"unknown or missing: {', '.join(sorted(set(facts) ^ set(KEYS)))}")
+    if different := set(facts) ^ {*KEYS, "case"}:
+        raise ValueError(f"unknown or missing: {', '.join(sorted(different))}")
     wrong = [key for key, kind in KEYS.items() if type(facts[key]) is not kind]
     if wrong:
         raise ValueError(f"{wrong[0]} is no {KEYS[wrong[0]].__name__}")
@@ -115,11 +119,9 @@ def _check_facts(facts: Any) -> None:
 
 
 def _case(law: Law, plain: Any) -> Any:
-    """The case; of the type that the law is tried on."""
+    """The case; one that the law can be tried on."""
     case = from_plain(plain)
-    kinds = {type(own) for own in law.cases(1)}
-    if type(case) not in kinds:
-        raise NotPlain(f"case: {law.id} is not tried on a {type(case).__name__}")
+    check_case(law, case)
     return case
 
 

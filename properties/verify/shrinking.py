@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from logitproof.properties.adapters.timed import contained
 from logitproof.properties.laws.cases import PAD, Case
 from logitproof.properties.laws.difference import Difference
 from logitproof.properties.laws.drawn import REGIMES, Draw
+from logitproof.properties.laws.fused import Steep
 from logitproof.properties.laws.law import Finding, Law
 from logitproof.properties.laws.protocol import DecoderUnderTest
 from logitproof.properties.laws.regimes import Override, Regime, TruthCase
@@ -46,7 +49,7 @@ def finding(
 ) -> tuple[Finding, Failure | None]:
     """What the law measures in one case, and how it fails."""
     try:
-        found = law.check(implementation, case)
+        found = contained(law.id, lambda: law.check(implementation, case))
     except Exception as error:  # noqa: BLE001 - whatever it raises is its failure
         kind = f"raised {type(error).__name__}"
         return EMPTY, Failure(kind=kind, words=f"{kind}: {error}")
@@ -109,7 +112,7 @@ def _smaller_of(law: Law, case: Any) -> Iterator[Any]:
 def smaller(case: Any) -> Iterator[Any]:
     """Valid cases that are one step simpler, the largest steps first; none of a published one."""
     if isinstance(case, Case):
-        yield from filter(_has_loss, _steps(case))
+        yield from (own for own in _steps(case) if _has_loss(own) and _has_parameters(own))
     elif hasattr(case, "size") and hasattr(case, "seed"):  # drawn whole from these
         yield from (replace(case, size=size) for size in range(case.size))
         yield from (replace(case, seed=seed) for seed in SMALL_SEEDS if seed < case.seed)
@@ -117,6 +120,13 @@ def smaller(case: Any) -> Iterator[Any]:
 
 def _has_loss(case: Case) -> bool:
     return case.valid is None or any(map(any, case.valid))
+
+
+def _has_parameters(case: Case) -> bool:
+    """Whether every parameter that the case names is still there."""
+    overridden = {o.name for o in case.overrides} if isinstance(case, TruthCase) else set[str]()
+    steep = {*case.names} if isinstance(case, Steep) else set[str]()
+    return overridden | steep <= {*case.config.parameter_shapes()}
 
 
 def _steps(case: Case) -> Iterator[Case]:
@@ -230,7 +240,10 @@ def _positions(case: Case) -> int:
 
 
 def _sized(case: Case, **sizes: Any) -> Case:
-    return replace(case, config=replace(case.config, **sizes))
+    config = replace(case.config, **sizes)
+    if config.kv_heads is not None:
+        config = replace(config, kv_heads=math.gcd(config.heads, config.kv_heads))
+    return replace(case, config=config)
 
 
 def _named(case: Case, **dimensions: str) -> Case:

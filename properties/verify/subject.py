@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 from logitproof.properties.adapters.hello import FUNCTIONS
 from logitproof.properties.adapters.making import messaged
 from logitproof.properties.adapters.selftest import selftest
-from logitproof.properties.adapters.timed import Timed
+from logitproof.properties.adapters.timed import Timed, contained
 from logitproof.properties.cli import UsageError
 from logitproof.properties.laws import DecoderUnderTest
 from logitproof.properties.laws.precision import format_of
@@ -38,14 +38,15 @@ def maker(name: str, seconds: float = SECONDS) -> Make:
 
     Modules are found as Python finds them, and in the current folder.
     Raises UsageError where there is none, HarnessError where its import changed the arithmetic.
+    What is made later raises UsageError too, where it is none or nothing is made.
     """
-    make = SHIPPED.get(name) or messaged(name, seconds) or _foreign(name, seconds)
-    try:
-        subject: Any = make()
-    except Exception as error:
-        raise UsageError(f"{name}: the factory raised {_named(error)}") from error
+    found = SHIPPED.get(name) or messaged(name, seconds) or _foreign(name, seconds)
+
+    def make() -> DecoderUnderTest:
+        return _made(name, found)
+
+    make()
     check_subnormals(f"after {name} was made")
-    _check(name, subject)
     return make
 
 
@@ -73,13 +74,28 @@ def _foreign(name: str, seconds: float) -> Make:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        factory = getattr(importlib.import_module(module), attribute)
+        factory = contained(module, lambda: getattr(importlib.import_module(module), attribute))
     except Exception as error:
         raise UsageError(f"--decoder {name}: {_named(error)}") from error
     check_subnormals(f"after {module} was imported")
     if not callable(factory):
         raise UsageError(f"--decoder {name}: {attribute} cannot be called")
-    return lambda: cast("DecoderUnderTest", Timed(factory(), seconds))
+    return lambda: cast("DecoderUnderTest", Timed(contained(attribute, factory), seconds))
+
+
+def _made(name: str, make: Make) -> DecoderUnderTest:
+    """A decoder, looked at. Raises UsageError where its factory raises, or it is none."""
+    try:
+        subject: Any = make()
+    except Exception as error:
+        raise UsageError(f"{name}: the factory raised {_named(error)}") from error
+    try:
+        _check(name, subject)
+        return contained("claims", subject.settled) if isinstance(subject, Timed) else subject
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{name}: looked at, it raised {_named(error)}") from error
 
 
 def _check(name: str, subject: Any) -> None:
