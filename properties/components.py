@@ -20,11 +20,13 @@ from logitproof.core import (
     TextInputEncoder,
     TextOutputHead,
     gradcheck,
+    identity,
     liveness,
     modes,
     ops,
     profiles,
     schedule,
+    tokenizer,
 )
 from logitproof.core.retained import retained_bytes
 from logitproof.core.rope import RotaryTable
@@ -66,10 +68,14 @@ class CoreComponents:
         "boundaries": True,
         "prepared": True,
         "counted-work": True,
+        "identities": True,
+        "token-training": True,
     }
 
     parts: Any = core
     checks: Any = gradcheck
+    identities: Any = identity
+    tokens: Any = tokenizer
     decoder: Decoder
 
     def counted(self, call: Callable[[], object]) -> Mapping[str, int]:

@@ -9,6 +9,7 @@ from .fused import LAWS as FUSED
 from .gather import LAWS as GATHER
 from .gradcheck import LAWS as GRADCHECK
 from .grouped import LAWS as GROUPED
+from .identities import LAWS as IDENTITIES
 from .inputs import LAWS as INPUTS
 from .law import Finding, Law, Outcome
 from .lifetimes import LAWS as LIFETIMES
@@ -28,6 +29,7 @@ from .roundings import LAWS as ROUNDINGS
 from .sessions import LAWS as SESSIONS
 from .softmax import LAWS as SOFTMAX
 from .tape import LAWS as TAPE
+from .texts import LAWS as TEXTS
 from .trace import LAWS as TRACE
 from .truth import LAWS as TRUTH
 from .untied import LAWS as UNTIED
@@ -74,6 +76,8 @@ REGISTRY = registry(
     LIFETIMES,
     PLANS,
     RECORDS,
+    IDENTITIES,
+    TEXTS,
     VALUES,
     WORK,
 )

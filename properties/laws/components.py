@@ -40,6 +40,14 @@ class Components(Capable, Protocol):
     def checks(self) -> Any:
         """`gradient-checks`: central_difference, compare, compare_sides, check_gradient."""
 
+    @property
+    def identities(self) -> Any:
+        """`identities`: frame(domain, pairs), with the bytes that are hashed and the digest."""
+
+    @property
+    def tokens(self) -> Any:
+        """`token-training`: learn_merges, inputs_and_targets; tokenizers have encode_with_trace."""
+
     def rotation(self, width: int, capacity: int, base: float) -> Any:
         """`layers`: a table with `rotate(x, offset, context=)` and `rotate_at(x, positions,
         context=)` over tensors.
