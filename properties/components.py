@@ -28,6 +28,7 @@ from logitproof.core import (
     schedule,
     tokenizer,
 )
+from logitproof.core.kernels import KERNELS
 from logitproof.core.retained import retained_bytes
 from logitproof.core.rope import RotaryTable
 
@@ -70,12 +71,14 @@ class CoreComponents:
         "counted-work": True,
         "identities": True,
         "token-training": True,
+        "copies": True,
     }
 
     parts: Any = core
     checks: Any = gradcheck
     identities: Any = identity
     tokens: Any = tokenizer
+    kernels: Any = (None, *KERNELS.values())
     decoder: Decoder
 
     def counted(self, call: Callable[[], object]) -> Mapping[str, int]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from .admissions import FAULTS as ADMISSIONS
+from .copies import FAULTS as COPIES
 from .equivalents import FAULTS as EQUIVALENT
 from .fault import Fault
 from .fusions import FAULTS as FUSIONS
@@ -45,6 +46,7 @@ _ALL = (
     *SHARING,
     *NARROW,
     *RESIDUALS,
+    *COPIES,
 )
 
 REGISTRY: Mapping[str, Fault] = MappingProxyType({f.id: f for f in _ALL})

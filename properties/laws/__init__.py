@@ -2,6 +2,7 @@
 
 from .cached import LAWS as CACHED
 from .components import Components
+from .copies import LAWS as COPIES
 from .counts import LAWS as COUNTS
 from .decoder import LAWS as DECODER
 from .functions import LAWS as FUNCTIONS
@@ -69,6 +70,7 @@ REGISTRY = registry(
     NARROW,
     TAPE,
     TRACE,
+    COPIES,
     GRADCHECK,
     INPUTS,
     REFUSALS,

@@ -48,6 +48,10 @@ class Components(Capable, Protocol):
     def tokens(self) -> Any:
         """`token-training`: learn_merges, inputs_and_targets; tokenizers have encode_with_trace."""
 
+    @property
+    def kernels(self) -> Iterable[Any]:
+        """`copies`: what Decoder takes as `kernel`; decoders tell theirs by that name."""
+
     def rotation(self, width: int, capacity: int, base: float) -> Any:
         """`layers`: a table with `rotate(x, offset, context=)` and `rotate_at(x, positions,
         context=)` over tensors.
