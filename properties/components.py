@@ -19,6 +19,7 @@ from logitproof.core import (
     Tensor,
     TextInputEncoder,
     TextOutputHead,
+    attention,
     gradcheck,
     identity,
     liveness,
@@ -101,6 +102,10 @@ class CoreComponents:
     def rotation(self, width: int, capacity: int, base: float) -> Any:
         """The core's rotary table."""
         return RotaryTable(width, capacity, base)
+
+    def attended(self, query: Tensor, key: Tensor, value: Tensor) -> Mapping[str, Tensor]:
+        """By the core that every attention layer calls."""
+        return attention.scaled_dot_product(query, key, value)
 
     def session(self) -> Any:
         """A session over the loaded decoder."""

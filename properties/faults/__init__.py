@@ -10,6 +10,7 @@ from .fault import Fault
 from .fusions import FAULTS as FUSIONS
 from .gradchecks import FAULTS as GRADCHECKS
 from .inputs import FAULTS as INPUTS
+from .layers import FAULTS as LAYERS
 from .mistakes import FAULTS as MISTAKES
 from .narrow import FAULTS as NARROW
 from .orders import FAULTS as ORDERS
@@ -47,6 +48,7 @@ _ALL = (
     *NARROW,
     *RESIDUALS,
     *COPIES,
+    *LAYERS,
 )
 
 REGISTRY: Mapping[str, Fault] = MappingProxyType({f.id: f for f in _ALL})

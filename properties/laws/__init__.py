@@ -13,6 +13,7 @@ from .grouped import LAWS as GROUPED
 from .identities import LAWS as IDENTITIES
 from .inputs import LAWS as INPUTS
 from .law import Finding, Law, Outcome
+from .layers import LAWS as LAYERS
 from .lifetimes import LAWS as LIFETIMES
 from .narrow import LAWS as NARROW
 from .norm import LAWS as NORM
@@ -64,6 +65,7 @@ REGISTRY = registry(
     SOFTMAX,
     NORM,
     ROTARY,
+    LAYERS,
     FUNCTIONS,
     ROUNDINGS,
     OPERATIONS,

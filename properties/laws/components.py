@@ -57,6 +57,9 @@ class Components(Capable, Protocol):
         context=)` over tensors.
         """
 
+    def attended(self, query: Any, key: Any, value: Any) -> Mapping[str, Any]:
+        """`layers`: scores, probabilities and mix of causal attention over tensors [N, T, d]."""
+
     def session(self) -> Any:
         """`sessions`: a fresh session over the loaded decoder."""
 
