@@ -12,6 +12,7 @@ from .gradchecks import FAULTS as GRADCHECKS
 from .inputs import FAULTS as INPUTS
 from .layers import FAULTS as LAYERS
 from .mistakes import FAULTS as MISTAKES
+from .modes import FAULTS as MODES
 from .narrow import FAULTS as NARROW
 from .orders import FAULTS as ORDERS
 from .plans import FAULTS as PLANS
@@ -49,6 +50,7 @@ _ALL = (
     *RESIDUALS,
     *COPIES,
     *LAYERS,
+    *MODES,
 )
 
 REGISTRY: Mapping[str, Fault] = MappingProxyType({f.id: f for f in _ALL})

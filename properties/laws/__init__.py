@@ -15,6 +15,7 @@ from .inputs import LAWS as INPUTS
 from .law import Finding, Law, Outcome
 from .layers import LAWS as LAYERS
 from .lifetimes import LAWS as LIFETIMES
+from .modes import LAWS as MODES
 from .narrow import LAWS as NARROW
 from .norm import LAWS as NORM
 from .operations import LAWS as OPERATIONS
@@ -54,6 +55,7 @@ REGISTRY = registry(
     PUBLISHED,
     DECODER,
     RESUMPTION,
+    MODES,
     TRUTH,
     CACHED,
     GROUPED,
