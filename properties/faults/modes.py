@@ -30,7 +30,8 @@ def recomputed_without_steps(right: Any) -> Any:
     """A recomputed forward tells no steps of its blocks, recorded or not."""
 
     def forward_recomputed(self: Any, prepared: PreparedDecoderInput) -> BackboneOutput:
-        return replace(right(self, prepared), blocks=())
+        output: BackboneOutput = right(self, prepared)
+        return replace(output, blocks=())
 
     return forward_recomputed
 

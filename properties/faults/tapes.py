@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from logitproof.core import backward, ops, retained, tape
+from logitproof.core import backward, floats, ops, retained, tape
 from logitproof.core.backbone import DecoderBackbone
 from logitproof.core.backward import ReversePass
 from logitproof.core.floats import Array
@@ -119,6 +119,17 @@ def gradient_written_while_read(_: Any) -> Any:
     return lambda self: None
 
 
+@mistake((ReversePass, "_refuse_contribution"), source="numerics_vjp.md section 1")
+def untracked_slopes_unseen(right: Any) -> Any:
+    """A slope that overflows toward what is not tracked is dropped without a look."""
+
+    def refuse(self: Any, contribution: Array, child: Tensor, parent: Tensor, operand: int) -> None:
+        if parent.tracked:
+            right(self, contribution, child, parent, operand)
+
+    return refuse
+
+
 @mistake((Parameter, "hold"), (Parameter, "let_go"), source="tape.md section 2")
 def one_reader_closes_all(_: Any, __: Any) -> Any:
     """The end of one reader is the end of all."""
@@ -178,6 +189,31 @@ def revision_raised_before_check(right: Any) -> Any:
 def trace_forgets_reduced_axes(right: Any) -> Any:
     """A trace shows no axis along which an operand was repeated."""
     return lambda operand, shape: {**right(operand, shape), "reduced_axes": ()}
+
+
+@mistake((floats, "unbroadcast"), source="numerics_vjp.md section 2")
+def contribution_with_zeros_below(right: Any) -> Any:
+    """Where shapes are equal nothing is added up, and -0 stays."""
+
+    def unbroadcast(upstream: Array, shape: tuple[int, ...]) -> Array:
+        same = upstream.shape == tuple(shape)
+        summed: Array = upstream if same else right(upstream, shape)
+        return summed
+
+    return unbroadcast
+
+
+@mistake((ReversePass, "_deliver"), source="numerics_vjp.md section 1")
+def first_arrival_as_it_is(right: Any) -> Any:
+    """What arrives first is the adjoint, not added to +0."""
+
+    def deliver(self: Any, contribution: Array, parent: Tensor) -> None:
+        if id(parent) in self.adjoints:
+            right(self, contribution, parent)
+        else:
+            self.adjoints[id(parent)] = contribution.copy()
+
+    return deliver
 
 
 @mistake((backward, "_before"), source="tape.md section 5")

@@ -112,11 +112,9 @@ def _turned(x: Cells, offset: int, base: float) -> Cells:
     T, width = x.shape[-2:]
     angles = [(offset + t) * rounded.pow(base, (-2.0 * i) / width)
               for t in range(T) for i in range(width // 2)]  # fmt: skip
-    tables = {
-        "cosines": Cells((T, width // 2), [rounded.cos(a) + 0.0 for a in angles]),
-        "sines": Cells((T, width // 2), [rounded.sin(a) + 0.0 for a in angles]),
-    }
-    return value("rotary", x, **tables)
+    cosines, sines = (Cells((T, width // 2), [turn(a) + 0.0 for a in angles])
+                      for turn in (rounded.cos, rounded.sin))  # fmt: skip
+    return value("rotary", x, cosines=cosines, sines=sines)
 
 
 def _attention(implementation: Components, draw: Draw) -> Difference | None:

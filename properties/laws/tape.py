@@ -1,6 +1,7 @@
 """Laws over nodes, contexts and reverse passes."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -239,11 +240,25 @@ def _pass_that_fails(implementation: Components, draw: Draw) -> Difference | Non
     apply: Callable[..., Any] = parts.RECORDING.apply
     inner = apply(ops.mul, small, parts.constant([1e200]))
     steep = apply(ops.mul, inner, parts.constant([1e200 * (1.0 + g.unit())]))
-    total = apply(ops.add, steep, apply(ops.mul, x, y))  # the product is walked first
+    large = parts.constant([1e300 * (1.0 + g.unit())])
+    # By way of `far` nothing overflows but the slope by what nobody asks the slope of.
+    far = apply(ops.mul, parts.Parameter("far", [1.0]), large)
+    detached = parts.Parameter("p", [1e-300]).detach()
+    untracked = (("a constant", parts.constant([1e-300])), ("a detached node", detached))
     before = [p.gradient.tobytes() for p in (x, y, small)]
     code = ("numeric/non-finite-vjp", "numeric/non-finite-pass-adjoint")
-    found = refused("a pass that overflows", code, lambda: total.backward(np.array([1e100])))
-    return found or equal("gradients", before, [p.gradient.tobytes() for p in (x, y, small)])
+
+    def one(what: str, node: Any, seed: float) -> Iterator[Difference | None]:
+        total = apply(ops.add, node, apply(ops.mul, x, y))  # the product is walked first
+        for run in (total.backward, total.backward_with_trace):
+            yield refused(
+                f"a pass that overflows toward {what}", code, partial(run, np.array([seed]))
+            )
+            yield equal("gradients", before, [p.gradient.tobytes() for p in (x, y, small)])
+
+    given = [("a parameter", steep, 1e100)]
+    given += [(what, apply(ops.mul, far, other), 1e300) for what, other in untracked]
+    return first(d for case in given for d in one(*case))
 
 
 def _identity(implementation: Components, draw: Draw) -> Difference | None:
@@ -350,9 +365,10 @@ LAWS = (
     ),
     _law(
         "failing-pass",
-        "A pass that overflows after it reached some parameters leaves every gradient as it was.",
+        "A pass that overflows after it reached some parameters, be it toward what is not tracked,"
+        " is refused and leaves every gradient as it was.",
         _pass_that_fails,
-        "commit-before-check",
+        "commit-before-check", "untracked-slopes-unseen",
         source="numerics_vjp.md section 1",
         seed=47_000,
     ),
