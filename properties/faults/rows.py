@@ -155,6 +155,19 @@ def mean_of_overflowing_sum(_: Any) -> Any:
     return scaled_mean
 
 
+@mistake((softmax, "_checked_ranges"), source="numerics.md section 12")
+def ranges_of_the_first_lane(right: Any) -> Any:
+    """Every lane is attended by the ranges of the first."""
+
+    def checked_ranges(scores: Array, *given: Any) -> Any:
+        starts, lengths = right(scores, *given)
+        if starts is not None and starts.ndim > 1 and starts.size:
+            starts = np.broadcast_to(starts[:1], starts.shape)
+        return starts, lengths
+
+    return checked_ranges
+
+
 @mistake((softmax._Nll, "scaled_mean"), source="numerics.md section 8")
 def mean_of_overflowing_gap(_: Any) -> Any:
     """Losses are divided before they are added, but only after their gap has overflowed."""

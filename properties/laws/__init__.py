@@ -5,6 +5,7 @@ from .components import Components
 from .copies import LAWS as COPIES
 from .counts import LAWS as COUNTS
 from .decoder import LAWS as DECODER
+from .definitions import LAWS as DEFINITIONS
 from .functions import LAWS as FUNCTIONS
 from .fused import LAWS as FUSED
 from .gather import LAWS as GATHER
@@ -71,6 +72,7 @@ REGISTRY = registry(
     FUNCTIONS,
     ROUNDINGS,
     OPERATIONS,
+    DEFINITIONS,
     NARROW,
     TAPE,
     TRACE,
