@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -74,6 +77,28 @@ def no_grad_records(right: Any) -> Any:
     return lambda self, op, *tensors, **given: right(recording, op, *tensors, **given)
 
 
+@mistake((Tensor, "backward_with_trace"), source="tape.md section 5")
+def traced_graph_kept(right: Any) -> Any:
+    """A traced pass keeps its graph, whatever it is told."""
+
+    def backward_with_trace(self: Tensor, seed: object = None, *, retain: bool = True) -> Any:
+        return replace(right(self, seed), retain=retain)
+
+    return backward_with_trace
+
+
+@mistake((Tensor, "detach"), source="tape.md section 1")
+def detached_parameter_tracked(right: Any) -> Any:
+    """A detached parameter is tracked, as parameters are."""
+
+    def detach(self: Tensor) -> Tensor:
+        cut: Tensor = right(self)
+        cut.tracked = self.is_parameter
+        return cut
+
+    return detach
+
+
 @mistake((Tensor, "detach"), source="tape.md section 1")
 def detach_keeps_graph(_: Any) -> Any:
     """Detaching gives the node itself."""
@@ -141,6 +166,31 @@ def one_reader_closes_all(_: Any, __: Any) -> Any:
         self._readers = 0
 
     return hold, let_go
+
+
+@mistake((Parameter, "reading_gradient"), source="tape.md section 2")
+def gradient_reader_closes_all(_: Any) -> Any:
+    """The end of one reader of a gradient is the end of all."""
+
+    @contextmanager
+    def reading_gradient(self: Parameter) -> Iterator[Array]:
+        self._gradient_readers = 1
+        yield self._gradient.view()
+        self._gradient_readers = 0
+
+    return reading_gradient
+
+
+@mistake((Parameter, "reading_gradient"), source="tape.md section 2")
+def gradient_read_as_zeros(right: Any) -> Any:
+    """A reader of a gradient is given zeros."""
+
+    @contextmanager
+    def reading_gradient(self: Parameter) -> Iterator[Array]:
+        with right(self) as gradient:
+            yield np.zeros_like(gradient)
+
+    return reading_gradient
 
 
 @mistake((Parameter, "gradient"), source="STYLE.md section 5")
