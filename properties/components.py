@@ -19,13 +19,17 @@ from logitproof.core import (
     Tensor,
     TextInputEncoder,
     TextOutputHead,
+    attention,
     gradcheck,
+    identity,
     liveness,
     modes,
     ops,
     profiles,
     schedule,
+    tokenizer,
 )
+from logitproof.core.kernels import KERNELS
 from logitproof.core.retained import retained_bytes
 from logitproof.core.rope import RotaryTable
 
@@ -66,10 +70,16 @@ class CoreComponents:
         "boundaries": True,
         "prepared": True,
         "counted-work": True,
+        "identities": True,
+        "token-training": True,
+        "copies": True,
     }
 
     parts: Any = core
     checks: Any = gradcheck
+    identities: Any = identity
+    tokens: Any = tokenizer
+    kernels: Any = (None, *KERNELS.values())
     decoder: Decoder
 
     def counted(self, call: Callable[[], object]) -> Mapping[str, int]:
@@ -92,6 +102,10 @@ class CoreComponents:
     def rotation(self, width: int, capacity: int, base: float) -> Any:
         """The core's rotary table."""
         return RotaryTable(width, capacity, base)
+
+    def attended(self, query: Tensor, key: Tensor, value: Tensor) -> Mapping[str, Tensor]:
+        """By the core that every attention layer calls."""
+        return attention.scaled_dot_product(query, key, value)
 
     def session(self) -> Any:
         """A session over the loaded decoder."""

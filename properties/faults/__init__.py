@@ -4,13 +4,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from .admissions import FAULTS as ADMISSIONS
+from .copies import FAULTS as COPIES
 from .equivalents import FAULTS as EQUIVALENT
 from .fault import Fault
 from .fusions import FAULTS as FUSIONS
 from .gradchecks import FAULTS as GRADCHECKS
 from .inputs import FAULTS as INPUTS
 from .larger import FAULTS as LARGER
+from .layers import FAULTS as LAYERS
 from .mistakes import FAULTS as MISTAKES
+from .modes import FAULTS as MODES
 from .narrow import FAULTS as NARROW
 from .orders import FAULTS as ORDERS
 from .plans import FAULTS as PLANS
@@ -49,6 +52,9 @@ _ALL = (
     *NARROW,
     *RESIDUALS,
     *LARGER,
+    *COPIES,
+    *LAYERS,
+    *MODES,
 )
 
 REGISTRY: Mapping[str, Fault] = MappingProxyType({f.id: f for f in _ALL})

@@ -88,6 +88,19 @@ def construction_forgets_run(right: Any) -> Any:
     return identity
 
 
+@mistake((build, "construct"), source="config_planner.md section 10")
+def rows_admitted_by_the_batch(right: Any) -> Any:
+    """A call may have as many rows as the run has in all, not as a microbatch has."""
+
+    def construct(admission: Any, rng: Any) -> Any:
+        made = right(admission, rng)
+        backbone, rows = made.decoder.backbone, admission.plan.run.rows
+        backbone._identity = replace(backbone.identity, max_rows=rows)
+        return made
+
+    return construct
+
+
 @mistake((planner._Right, "taken"), source="config_planner.md section 10")
 def token_usable_twice(_: Any) -> Any:
     """Nothing remembers that an admission was used."""

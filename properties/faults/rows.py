@@ -155,6 +155,54 @@ def mean_of_overflowing_sum(_: Any) -> Any:
     return scaled_mean
 
 
+@mistake((softmax, "_checked_ranges"), source="numerics.md section 12")
+def ranges_of_the_first_lane(right: Any) -> Any:
+    """Every lane is attended by the ranges of the first."""
+
+    def checked_ranges(scores: Array, *given: Any) -> Any:
+        starts, lengths = right(scores, *given)
+        if starts is not None and starts.ndim > 1 and starts.size:
+            starts = np.broadcast_to(starts[:1], starts.shape)
+        return starts, lengths
+
+    return checked_ranges
+
+
+@mistake((softmax._Nll, "scaled_mean"), source="numerics.md section 8")
+def mean_of_overflowing_gap(_: Any) -> Any:
+    """Losses are divided before they are added, but only after their gap has overflowed."""
+
+    def scaled_mean(self: Any) -> Array:
+        gap = self.statistics.maximum - self._chosen()
+        return floats.total((gap + self.statistics.log_sum) / float(self.groups), axis=0)
+
+    return scaled_mean
+
+
+@mistake((ops, "indexed_sum_nll"), source="numerics.md section 8")
+def raw_sum_gradient_divided(right: Any) -> Any:
+    """The raw sum has the gradient of the mean."""
+
+    @named("indexed_sum_nll")
+    def indexed_sum_nll(logits: Array, *, axis: int, targets: Any) -> Result:
+        value, vjp = right(logits, axis=axis, targets=targets)
+        return value, Vjp(lambda u: vjp.rule(u / float(np.size(targets))), *vjp.saved)
+
+    return indexed_sum_nll
+
+
+@mistake((softmax, "_rows_back"), source="numerics.md section 7")
+def log_probabilities_laid_back_in_rows(right: Any) -> Any:
+    """Rows along an axis between others are put back as if it were the last."""
+
+    def rows_back(rows: Array, shape: tuple[int, ...], axis: int) -> Array:
+        between = 0 < axis < len(shape) - 1
+        laid: Array = rows.reshape(shape).copy() if between else right(rows, shape, axis)
+        return laid
+
+    return rows_back
+
+
 @mistake((ops, "causal_softmax"), source="numerics.md section 12")
 def one_key_too_many_in_sum(right: Any) -> Any:
     """The row sum counts one key more than is visible."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from logitproof.core import backward, ops, retained, tape
+from logitproof.core import backward, floats, ops, retained, tape
 from logitproof.core.backbone import DecoderBackbone
 from logitproof.core.backward import ReversePass
 from logitproof.core.floats import Array
@@ -74,6 +77,28 @@ def no_grad_records(right: Any) -> Any:
     return lambda self, op, *tensors, **given: right(recording, op, *tensors, **given)
 
 
+@mistake((Tensor, "backward_with_trace"), source="tape.md section 5")
+def traced_graph_kept(right: Any) -> Any:
+    """A traced pass keeps its graph, whatever it is told."""
+
+    def backward_with_trace(self: Tensor, seed: object = None, *, retain: bool = True) -> Any:
+        return replace(right(self, seed), retain=retain)
+
+    return backward_with_trace
+
+
+@mistake((Tensor, "detach"), source="tape.md section 1")
+def detached_parameter_tracked(right: Any) -> Any:
+    """A detached parameter is tracked, as parameters are."""
+
+    def detach(self: Tensor) -> Tensor:
+        cut: Tensor = right(self)
+        cut.tracked = self.is_parameter
+        return cut
+
+    return detach
+
+
 @mistake((Tensor, "detach"), source="tape.md section 1")
 def detach_keeps_graph(_: Any) -> Any:
     """Detaching gives the node itself."""
@@ -119,6 +144,17 @@ def gradient_written_while_read(_: Any) -> Any:
     return lambda self: None
 
 
+@mistake((ReversePass, "_refuse_contribution"), source="numerics_vjp.md section 1")
+def untracked_slopes_unseen(right: Any) -> Any:
+    """A slope that overflows toward what is not tracked is dropped without a look."""
+
+    def refuse(self: Any, contribution: Array, child: Tensor, parent: Tensor, operand: int) -> None:
+        if parent.tracked:
+            right(self, contribution, child, parent, operand)
+
+    return refuse
+
+
 @mistake((Parameter, "hold"), (Parameter, "let_go"), source="tape.md section 2")
 def one_reader_closes_all(_: Any, __: Any) -> Any:
     """The end of one reader is the end of all."""
@@ -130,6 +166,31 @@ def one_reader_closes_all(_: Any, __: Any) -> Any:
         self._readers = 0
 
     return hold, let_go
+
+
+@mistake((Parameter, "reading_gradient"), source="tape.md section 2")
+def gradient_reader_closes_all(_: Any) -> Any:
+    """The end of one reader of a gradient is the end of all."""
+
+    @contextmanager
+    def reading_gradient(self: Parameter) -> Iterator[Array]:
+        self._gradient_readers = 1
+        yield self._gradient.view()
+        self._gradient_readers = 0
+
+    return reading_gradient
+
+
+@mistake((Parameter, "reading_gradient"), source="tape.md section 2")
+def gradient_read_as_zeros(right: Any) -> Any:
+    """A reader of a gradient is given zeros."""
+
+    @contextmanager
+    def reading_gradient(self: Parameter) -> Iterator[Array]:
+        with right(self) as gradient:
+            yield np.zeros_like(gradient)
+
+    return reading_gradient
 
 
 @mistake((Parameter, "gradient"), source="STYLE.md section 5")
@@ -178,6 +239,31 @@ def revision_raised_before_check(right: Any) -> Any:
 def trace_forgets_reduced_axes(right: Any) -> Any:
     """A trace shows no axis along which an operand was repeated."""
     return lambda operand, shape: {**right(operand, shape), "reduced_axes": ()}
+
+
+@mistake((floats, "unbroadcast"), source="numerics_vjp.md section 2")
+def contribution_with_zeros_below(right: Any) -> Any:
+    """Where shapes are equal nothing is added up, and -0 stays."""
+
+    def unbroadcast(upstream: Array, shape: tuple[int, ...]) -> Array:
+        same = upstream.shape == tuple(shape)
+        summed: Array = upstream if same else right(upstream, shape)
+        return summed
+
+    return unbroadcast
+
+
+@mistake((ReversePass, "_deliver"), source="numerics_vjp.md section 1")
+def first_arrival_as_it_is(right: Any) -> Any:
+    """What arrives first is the adjoint, not added to +0."""
+
+    def deliver(self: Any, contribution: Array, parent: Tensor) -> None:
+        if id(parent) in self.adjoints:
+            right(self, contribution, parent)
+        else:
+            self.adjoints[id(parent)] = contribution.copy()
+
+    return deliver
 
 
 @mistake((backward, "_before"), source="tape.md section 5")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from logitproof.core import backbone, batches, canonical, errors, fields, identity
+from logitproof.core import backbone, batches, canonical, errors, fields, identity, tokenizer
 from logitproof.core.canonical import Number, _Scanner
 from logitproof.core.initial import SplitMix64
 from logitproof.core.tokenizer import BpeTokenizer, _Pieces
@@ -62,6 +62,39 @@ def refusals_equal_by_fields(right: type) -> type:
 def identity_of_another_domain(right: Any) -> Any:
     """All records share one domain."""
     return lambda domain, pairs: right("decoder-record-v1", pairs)
+
+
+@mistake((identity, "MAX_FIELDS"), source="records.md section 4")
+def one_field_too_many(right: int) -> int:
+    """An identity may have one field more than the limit."""
+    return right + 1
+
+
+@mistake((identity, "_NAME"), source="records.md section 4")
+def names_of_65_characters(_: Any) -> Any:
+    """A name may be one character longer than the limit."""
+    return re.compile(r"[a-z][a-z0-9._-]{0,64}")
+
+
+@mistake((identity, "_utf8_size"), source="records.md section 4")
+def texts_counted_in_characters(right: Any) -> Any:
+    """A text is as large as its characters are many."""
+
+    def size(text: Any, what: str) -> int:
+        right(text, what)
+        return len(text)
+
+    return size
+
+
+@mistake((identity, "frame"), source="records.md section 4")
+def domain_not_counted(right: Any) -> Any:
+    """The total counts one byte for any domain."""
+
+    def frame(domain: str, pairs: Any) -> Any:
+        return replace(right("d", pairs), domain=right(domain, [("k", "")]).domain)
+
+    return frame
 
 
 def _without(right: Any, pattern: str) -> Any:
@@ -181,6 +214,48 @@ def bytes_through_text(right: Any) -> Any:
 def end_marker_dropped(right: Any) -> Any:
     """A document has no end marker."""
     return lambda self, text: right(self, text)[:-1]
+
+
+@mistake((_Pieces, "most_frequent_pair"), source="tokenizer.md section 5")
+def equal_counts_to_the_largest(_: Any) -> Any:
+    """Of pairs that are equally frequent the largest is merged."""
+
+    def most_frequent_pair(self: Any) -> Any:
+        counted = [(len(places), pair) for pair, places in self._places.items() if places]
+        return max(counted)[1] if counted else None
+
+    return most_frequent_pair
+
+
+@mistake((tokenizer, "_text"), source="tokenizer.md section 4")
+def fault_of_one_byte(right: Any) -> Any:
+    """What is no text is one byte long, however much of a character was there."""
+
+    def text(data: bytes) -> str:
+        try:
+            return str(right(data))
+        except errors.RecordRefusal as refusal:
+            refusal.details = {**refusal.details, "error_len": 1}
+            raise
+
+    return text
+
+
+@mistake((BpeTokenizer, "encode_with_trace"), source="tokenizer.md section 3")
+def passes_from_the_first_ids(right: Any) -> Any:
+    """Every pass is told with the ids before the first."""
+
+    def encode_with_trace(self: Any, data: bytes) -> Any:
+        told = right(self, data)
+        return replace(told, passes=tuple(replace(p, before=told.initial) for p in told.passes))
+
+    return encode_with_trace
+
+
+@mistake((tokenizer, "inputs_and_targets"), source="tokenizer.md section 7")
+def targets_are_inputs(right: Any) -> Any:
+    """The targets of a range are its inputs once more."""
+    return lambda ids: (right(ids)[0], right(ids)[0])
 
 
 @mistake((SplitMix64, "uniform"), source="numerics_init.md section 1")

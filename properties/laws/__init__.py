@@ -2,16 +2,21 @@
 
 from .cached import LAWS as CACHED
 from .components import Components
+from .copies import LAWS as COPIES
 from .counts import LAWS as COUNTS
 from .decoder import LAWS as DECODER
+from .definitions import LAWS as DEFINITIONS
 from .functions import LAWS as FUNCTIONS
 from .fused import LAWS as FUSED
 from .gather import LAWS as GATHER
 from .gradcheck import LAWS as GRADCHECK
 from .grouped import LAWS as GROUPED
+from .identities import LAWS as IDENTITIES
 from .inputs import LAWS as INPUTS
 from .law import Finding, Law, Outcome
+from .layers import LAWS as LAYERS
 from .lifetimes import LAWS as LIFETIMES
+from .modes import LAWS as MODES
 from .narrow import LAWS as NARROW
 from .norm import LAWS as NORM
 from .operations import LAWS as OPERATIONS
@@ -30,6 +35,7 @@ from .sessions import LAWS as SESSIONS
 from .sizes import LAWS as SIZES
 from .softmax import LAWS as SOFTMAX
 from .tape import LAWS as TAPE
+from .texts import LAWS as TEXTS
 from .trace import LAWS as TRACE
 from .truth import LAWS as TRUTH
 from .untied import LAWS as UNTIED
@@ -52,6 +58,7 @@ REGISTRY = registry(
     PUBLISHED,
     DECODER,
     RESUMPTION,
+    MODES,
     TRUTH,
     CACHED,
     SIZES,
@@ -65,12 +72,15 @@ REGISTRY = registry(
     SOFTMAX,
     NORM,
     ROTARY,
+    LAYERS,
     FUNCTIONS,
     ROUNDINGS,
     OPERATIONS,
+    DEFINITIONS,
     NARROW,
     TAPE,
     TRACE,
+    COPIES,
     GRADCHECK,
     INPUTS,
     REFUSALS,
@@ -78,6 +88,8 @@ REGISTRY = registry(
     LIFETIMES,
     PLANS,
     RECORDS,
+    IDENTITIES,
+    TEXTS,
     VALUES,
     WORK,
 )

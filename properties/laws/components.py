@@ -40,10 +40,25 @@ class Components(Capable, Protocol):
     def checks(self) -> Any:
         """`gradient-checks`: central_difference, compare, compare_sides, check_gradient."""
 
+    @property
+    def identities(self) -> Any:
+        """`identities`: frame(domain, pairs), with the bytes that are hashed and the digest."""
+
+    @property
+    def tokens(self) -> Any:
+        """`token-training`: learn_merges, inputs_and_targets; tokenizers have encode_with_trace."""
+
+    @property
+    def kernels(self) -> Iterable[Any]:
+        """`copies`: what Decoder takes as `kernel`; decoders tell theirs by that name."""
+
     def rotation(self, width: int, capacity: int, base: float) -> Any:
         """`layers`: a table with `rotate(x, offset, context=)` and `rotate_at(x, positions,
         context=)` over tensors.
         """
+
+    def attended(self, query: Any, key: Any, value: Any) -> Mapping[str, Any]:
+        """`layers`: scores, probabilities and mix of causal attention over tensors [N, T, d]."""
 
     def session(self) -> Any:
         """`sessions`: a fresh session over the loaded decoder."""

@@ -313,7 +313,8 @@ def _construction(implementation: Components, draw: Draw) -> Difference | None:
     parts = implementation.parts
     model, run = _pair(implementation, ("reference-ci", "bridge-ci")[draw.size % 2])
     seeds = {"initialization": draw.seed, "shuffle": 0, "sampling": draw.size}
-    run = run.replace(seeds=seeds)
+    rows = 1 + draw.size % 3
+    run = run.replace(seeds=seeds, rows=2 * rows, microbatch=rows)
     if draw.size > 2:
         model = model.replace(vocabulary_size=model.vocabulary_size - draw.size)
     token, generator = parts.admit(model, run), Generator(draw.seed)
@@ -341,10 +342,18 @@ def _construction(implementation: Components, draw: Draw) -> Difference | None:
         or equal("state of the generator", generator.state, rng.state)
         or equal("identity", hashlib.sha256(text.encode()).hexdigest(), made.identity)
         or equal("depth told", model.layers, made.record.depth)
+        or equal(f"rows of a batch of {rows}", rows, len(_given(parts, made.decoder, rows)))
+        or refused(f"{rows + 1} rows where {rows} are admitted", "binding/prepared-shape",
+                   lambda: _given(parts, made.decoder, rows + 1))
         or refused("a second use", "state/admission-spent", lambda: token.construct(rng))
         or refused("a token of nobody", "state/admission-not-issued",
                    lambda: parts.Admission(token.plan))
     )  # fmt: skip
+
+
+def _given(parts: Any, decoder: Any, rows: int) -> Any:
+    """Hidden states of vectors in so many rows of one cell."""
+    return decoder.forward([[0]] * rows, context=parts.NO_GRAD).hidden.value
 
 
 def _state_told(call: Callable[[], object], expected: int, actual: int) -> Difference | None:
@@ -423,9 +432,9 @@ LAWS = (
     _law(
         "construction",
         "An admission gives, once and from the declared state alone, the scalar decoder's initial"
-        " values and the digest that binds them to both records.",
+        " values, the digest that binds them to both records, and rows up to the microbatch.",
         _construction,
-        "construction-forgets-run", "token-usable-twice",
+        "construction-forgets-run", "token-usable-twice", "rows-admitted-by-the-batch",
         source="config_planner.md sections 3 and 10",
         seed=91_000,
     ),

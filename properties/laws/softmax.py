@@ -43,53 +43,89 @@ def _log_slopes(p: Sequence[float], u: Sequence[float]) -> list[float]:
     return [x - share * R for x, share in zip(u, p, strict=True)]
 
 
-def _definition(implementation: Components, draw: Draw) -> Difference | None:
-    """Log-probabilities, losses and their gradients by loops over the definition."""
-    ops, z = implementation.parts.ops, _rows(draw)
+def _logits(draw: Draw) -> Array:
+    """A few numbers in one to four axes, any of which may be the classes'."""
     g = draw.generator()
-    G, C = z.shape
-    targets = [g.below(C) for _ in range(G)]
-    logs, losses = np.empty((G, C)), []
-    gradient, slopes = np.empty((G, C)), np.empty((G, C))
-    upstream = draw.values(g, G, C, regime="uniform")
-    for r, row in enumerate(z.tolist()):
+    rank = 1 + (draw.size + draw.size // 6) % 4  # every rank in every regime
+    return draw.values(g, *(draw.below(g, 12 // rank) for _ in range(rank)))
+
+
+def _definition(implementation: Components, draw: Draw) -> Difference | None:
+    """Log-probabilities, losses and their gradients by loops over the definition, every axis."""
+    z = _logits(draw)
+    return first(
+        first_difference(f"{what}, axis {axis} of {list(z.shape)}", want, got)
+        for axis in range(z.ndim)
+        for what, want, got in _along(implementation.parts.ops, draw, z, axis)
+    )
+
+
+def _along(ops: Any, draw: Draw, z: Array, axis: int) -> Iterator[tuple[str, Any, Any]]:
+    """What is said of the rows along one axis: what is wanted and what is found."""
+    g = draw.generator()
+    groups = [(*at[:axis], slice(None), *at[axis:])
+              for at in np.ndindex(*z.shape[:axis], *z.shape[axis + 1 :])]  # fmt: skip
+    G, targets = len(groups), [g.below(z.shape[axis]) for _ in groups]
+    logs, slopes, gradient, summed = (np.empty(z.shape) for _ in range(4))
+    upstream = draw.values(g, *z.shape, regime="uniform")
+    seed = draw.values(g, regime="uniform")
+    losses, k = [], float(seed) / G
+    for group, target in zip(groups, targets, strict=True):
+        row = z[group].tolist()
         maximum, e, tail = _statistics(row)
         log_sum = rounded.log1p(tail)
-        logs[r] = [(x - maximum) - log_sum + 0.0 for x in row]
-        losses.append((maximum - row[targets[r]]) + log_sum)
+        logs[group] = [(x - maximum) - log_sum + 0.0 for x in row]
+        losses.append((maximum - row[target]) + log_sum)
         p = [x / (1.0 + tail) for x in e]
-        slopes[r] = _log_slopes(p, upstream[r].tolist())
-        p[targets[r]] -= 1.0
-        gradient[r] = [x * (1.0 / G) + 0.0 for x in p]
-    finite = np.isfinite(losses).all() and math.isfinite(sum(losses))
+        slopes[group] = _log_slopes(p, upstream[group].tolist())
+        p[target] -= 1.0
+        gradient[group] = [x * k + 0.0 for x in p]
+        summed[group] = [x * float(seed) + 0.0 for x in p]
     total = 0.0
     for loss in losses:
         total += loss
-    mean, vjp = ops.indexed_mean_nll(z, axis=1, targets=targets)
-    log_values, log_vjp = ops.log_softmax(z, axis=1)
-    checks = [
-        ("log-probabilities", logs, np.asarray(log_values)),
-        ("gradient of log-probabilities", slopes, log_vjp(upstream)[0]),
-        ("gradient of the mean loss", gradient, vjp(np.ones(()))[0]),
-    ]
-    if finite:
-        checks.append(("mean loss", np.array(total / G + 0.0), mean))
-    return first(first_difference(what, want, got) for what, want, got in checks)
+    log_values, log_vjp = ops.log_softmax(z, axis=axis)
+    mean, vjp = ops.indexed_mean_nll(z, axis=axis, targets=targets)
+    yield "log-probabilities", logs, np.asarray(log_values)
+    yield "gradient of log-probabilities", slopes, log_vjp(upstream)[0]
+    yield "gradient of the mean loss", gradient, vjp(seed)[0]
+    if math.isfinite(total):
+        raw, raw_vjp = ops.indexed_sum_nll(z, axis=axis, targets=targets)
+        yield "mean loss", np.array(total / G + 0.0), mean
+        yield "raw sum", np.array(total), raw
+        yield "gradient of the raw sum", summed, raw_vjp(seed)[0]
 
 
 def _huge(implementation: Components, draw: Draw) -> Difference | None:
-    """Losses near the largest doubles: the mean is formed where the sum is not."""
+    """Losses near the largest doubles: the mean is formed where the sum is not.
+
+    The sum overflows by the losses together, or at once by the gap of one row alone.
+    """
     ops, g = implementation.parts.ops, draw.generator()
     G = 4 + g.below(4)
     gap = math.ldexp(1.0 + g.unit(), 1022)
-    z = np.array([[0.0, -gap]] * G)
-    mean, _ = ops.indexed_mean_nll(z, axis=1, targets=[1] * G)
-    share = 0.0
-    for _ in range(G):
-        share += gap / G
-    return first_difference(f"mean of {G} losses of {gap!r}", np.array(share), mean) or refused(
-        "their raw sum", "numeric/raw-sum-not-finite",
-        lambda: ops.indexed_sum_nll(z, axis=1, targets=[1] * G),
+    most, least = (sign * math.ldexp(1.0 + g.unit(), 1023) for sign in (1.0, -1.0))
+    at = g.below(G)
+    rows = [[most, least] if r == at else [0.0, -gap * g.unit() / 4] for r in range(G)]
+    given = (
+        (f"{G} losses of {gap!r}", [[0.0, -gap]] * G),
+        (f"{G} losses, one of a gap from {most!r} to {least!r}", rows),
+    )
+    return first(d for what, z in given for d in _overflowing(ops, what, z))
+
+
+def _overflowing(ops: Any, what: str, z: list[list[float]]) -> Iterator[Difference | None]:
+    """Of losses that are their gaps, as exp(-gap) is 0: each is divided before it is added."""
+    G, share = len(z), 0.0
+    for most, target in z:
+        gap = most - target
+        share += gap / G if math.isfinite(gap) else most / G - target / G
+    targets = [1] * G
+    mean, _ = ops.indexed_mean_nll(np.array(z), axis=1, targets=targets)
+    yield first_difference(f"mean of {what}", np.array(share), mean)
+    yield refused(
+        f"raw sum of {what}", "numeric/raw-sum-not-finite",
+        lambda: ops.indexed_sum_nll(np.array(z), axis=1, targets=targets),
     )  # fmt: skip
 
 
@@ -224,8 +260,9 @@ def _hidden_scores(implementation: Components, draw: Draw) -> Difference | None:
 LAWS = (
     Law(
         id="softmax.definition",
-        statement="Log-probabilities, mean loss and the gradients of both have the bits of their"
-        " definition for ordinary, nearly tied, huge and tiny logits, and around 1e17.",
+        statement="Log-probabilities along any axis, mean loss, raw sum and their gradients have"
+        " the bits of their definition for ordinary, nearly tied, huge and tiny logits, and around"
+        " 1e17.",
         source="numerics.md sections 7 and 8, numerics_vjp.md section 3; cases: loss-huge-logits",
         needs=("operation-values",),
         faults=(
@@ -233,16 +270,19 @@ LAWS = (
             "log-of-one-plus-tail",
             "logit-gradient-divided",
             "log-slopes-without-probabilities",
+            "log-probabilities-laid-back-in-rows",
+            "raw-sum-gradient-divided",
         ),
         cases=draws("uniform", "large", "huge", "tiny", "zero-rich", "offset", first_seed=25_000),
         check=_definition,
     ),
     Law(
         id="softmax.huge-losses",
-        statement="The mean of losses whose sum overflows is formed; their raw sum is refused.",
+        statement="The mean of losses whose sum overflows is formed, by the gap of one alone too;"
+        " their raw sum is refused.",
         source="numerics.md section 8; cases: loss-huge-logits",
         needs=("operations",),
-        faults=("mean-of-overflowing-sum",),
+        faults=("mean-of-overflowing-sum", "mean-of-overflowing-gap"),
         cases=draws("huge", first_seed=26_000),
         check=_huge,
     ),

@@ -1,6 +1,7 @@
 """Laws over nodes, contexts and reverse passes."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -98,14 +99,22 @@ def _release(implementation: Components, draw: Draw) -> Difference | None:
     outer.backward(ones, retain=False)
     again = apply(ops.add, x, y)
     again.backward(ones)
+    fresh = apply(ops.mul, y, y)
+    traces = [fresh.backward_with_trace(ones, retain=retain) for retain in (True, False)]
+    slope = x.value + x.value + 1.0 + 4.0 * y.value + 0.0
     return first(
         iter(
             (
                 first_difference("gradient of two passes and one", once + once + 1.0, x.gradient),
+                first_difference("gradient of traced passes too", slope, y.gradient),
+                equal("graphs kept, told by traces", [True, False], [t.retain for t in traces]),
                 refused("a pass over a released graph", RELEASED, lambda: outer.backward(ones)),
                 refused("a pass from an inner node", RELEASED, lambda: inner.backward(ones)),
+                refused("a pass after a traced one", RELEASED, lambda: fresh.backward(ones)),
                 refused("a released operand", "state/released-operand",
                         lambda: apply(ops.add, inner, x)),
+                refused("an operand released by a traced pass", "state/released-operand",
+                        lambda: apply(ops.add, fresh, x)),
             )
         )
     )  # fmt: skip
@@ -117,7 +126,7 @@ def _no_grad(implementation: Components, draw: Draw) -> Difference | None:
     (x,) = _leaves(parts, draw, 1, 3)
     recorded = parts.RECORDING.apply(ops.mul, x, x)
     plain = parts.NO_GRAD.apply(ops.mul, x, x)
-    cut = recorded.detach()
+    cut, leaf = recorded.detach(), x.detach()
     mixed = parts.RECORDING.apply(ops.mul, cut, x)
     mixed.backward(np.ones(3))
     untracked = "state/untracked-output"
@@ -126,8 +135,9 @@ def _no_grad(implementation: Components, draw: Draw) -> Difference | None:
             (
                 first_difference("values without recording", recorded.value, plain.value),
                 first_difference("values of a detached node", recorded.value, cut.value),
-                equal("tracked", (True, False, False, True),
-                      (recorded.tracked, plain.tracked, cut.tracked, mixed.tracked)),
+                equal("tracked", (True, False, False, False, True),
+                      (recorded.tracked, plain.tracked, cut.tracked, leaf.tracked, mixed.tracked)),
+                first_difference("values of a detached leaf", x.value, leaf.value),
                 refused("a pass without a graph", untracked, lambda: plain.backward(np.ones(3))),
                 refused("a pass from a detached node", untracked,
                         lambda: cut.backward(np.ones(3))),
@@ -170,19 +180,26 @@ def _readers(implementation: Components, draw: Draw) -> Difference | None:
     value, ones = x.value.copy(), np.ones(2)
 
     def held() -> Iterator[Difference | None]:
-        with x.reading(), x.reading():
+        y.backward(ones)
+        slope = x.gradient
+        with x.reading():
+            with x.reading():
+                pass  # one of two is closed
             yield refused("an assignment while read", "state/value-borrowed",
                           lambda: x.assign(value))  # fmt: skip
-        with x.reading_gradient():
+        with x.reading_gradient() as shown:
+            with x.reading_gradient():
+                pass
             borrowed = "state/gradient-borrowed"
             yield refused("a pass while the gradient is read", borrowed, lambda: y.backward(ones))
             yield refused("zeroing while the gradient is read", borrowed, x.zero_gradient)
-        yield equal("gradient kept", np.zeros(2).tobytes(), x.gradient.tobytes())
+            yield first_difference("gradient that is read", 2.0 * value + 0.0, shown)
+        yield equal("gradient kept", slope.tobytes(), x.gradient.tobytes())
         yield equal(
             "value and revision kept", (value.tobytes(), 0), (x.value.tobytes(), x.revision)
         )
         y.backward(ones)
-        yield first_difference("gradient afterwards", 2.0 * value + 0.0, x.gradient)
+        yield first_difference("gradient afterwards", slope + slope, x.gradient)
         x.assign(value)
 
     return first(held())
@@ -239,11 +256,25 @@ def _pass_that_fails(implementation: Components, draw: Draw) -> Difference | Non
     apply: Callable[..., Any] = parts.RECORDING.apply
     inner = apply(ops.mul, small, parts.constant([1e200]))
     steep = apply(ops.mul, inner, parts.constant([1e200 * (1.0 + g.unit())]))
-    total = apply(ops.add, steep, apply(ops.mul, x, y))  # the product is walked first
+    large = parts.constant([1e300 * (1.0 + g.unit())])
+    # By way of `far` nothing overflows but the slope by what nobody asks the slope of.
+    far = apply(ops.mul, parts.Parameter("far", [1.0]), large)
+    detached = parts.Parameter("p", [1e-300]).detach()
+    untracked = (("a constant", parts.constant([1e-300])), ("a detached node", detached))
     before = [p.gradient.tobytes() for p in (x, y, small)]
     code = ("numeric/non-finite-vjp", "numeric/non-finite-pass-adjoint")
-    found = refused("a pass that overflows", code, lambda: total.backward(np.array([1e100])))
-    return found or equal("gradients", before, [p.gradient.tobytes() for p in (x, y, small)])
+
+    def one(what: str, node: Any, seed: float) -> Iterator[Difference | None]:
+        total = apply(ops.add, node, apply(ops.mul, x, y))  # the product is walked first
+        for run in (total.backward, total.backward_with_trace):
+            yield refused(
+                f"a pass that overflows toward {what}", code, partial(run, np.array([seed]))
+            )
+            yield equal("gradients", before, [p.gradient.tobytes() for p in (x, y, small)])
+
+    given = [("a parameter", steep, 1e100)]
+    given += [(what, apply(ops.mul, far, other), 1e300) for what, other in untracked]
+    return first(d for case in given for d in one(*case))
 
 
 def _identity(implementation: Components, draw: Draw) -> Difference | None:
@@ -308,10 +339,10 @@ LAWS = (
     ),
     _law(
         "release",
-        "A pass that does not retain commits once; its graph then refuses passes and operands, its"
-        " leaves go on.",
+        "A pass that does not retain, traced or not, commits once; then its graph refuses passes"
+        " and operands, its leaves go on.",
         _release,
-        "release-forgets-nothing", "release-keeps-inner-nodes",
+        "release-forgets-nothing", "release-keeps-inner-nodes", "traced-graph-kept",
         source="tape.md sections 4 and 5",
         seed=42_000,
     ),
@@ -320,7 +351,7 @@ LAWS = (
         "Without recording, and behind a detached node, values keep their bits and nothing gets a"
         " gradient.",
         _no_grad,
-        "no-grad-records", "detach-keeps-graph",
+        "no-grad-records", "detach-keeps-graph", "detached-parameter-tracked",
         source="tape.md sections 1 and 3; cases: ad-mode-restore",
         seed=43_000,
     ),
@@ -334,9 +365,11 @@ LAWS = (
     ),
     _law(
         "readers",
-        "While a reader is open, assignment or gradient writes are refused; then they work.",
+        "While a reader is open, though others close, assignment or gradient writes are refused;"
+        " then they work.",
         _readers,
         "assign-while-read", "gradient-written-while-read", "one-reader-closes-all",
+        "gradient-reader-closes-all", "gradient-read-as-zeros",
         source="tape.md section 2",
         seed=45_000,
     ),
@@ -350,9 +383,10 @@ LAWS = (
     ),
     _law(
         "failing-pass",
-        "A pass that overflows after it reached some parameters leaves every gradient as it was.",
+        "A pass that overflows after it reached some parameters, be it toward what is not tracked,"
+        " is refused and leaves every gradient as it was.",
         _pass_that_fails,
-        "commit-before-check",
+        "commit-before-check", "untracked-slopes-unseen",
         source="numerics_vjp.md section 1",
         seed=47_000,
     ),

@@ -1,0 +1,60 @@
+"""Faults of layers by themselves, in forms that the decoder does not use."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+from logitproof.core import attention, ops
+from logitproof.core.attention import Attention
+from logitproof.core.layers import Linear
+from logitproof.core.tape import RECORDING, Context, Tensor, constant
+
+from .fault import Fault, planted
+
+__all__ = ["FAULTS"]
+
+_FOUND: dict[str, Fault] = {}
+mistake = partial(planted, _FOUND, kind="mistake")
+
+
+@mistake((Linear, "_project"), source="numerics.md section 10")
+def linear_without_bias(_: Any) -> Any:
+    """A bias is held and never added."""
+    return lambda self, x, context: context.apply(ops.matmul, x, self.weight)
+
+
+@mistake((Linear, "forward"), source="numerics.md section 10")
+def linear_row_stays_a_matrix(right: Any) -> Any:
+    """One row alone gives a matrix of one row."""
+
+    def forward(self: Linear, x: Tensor, *, context: Context = RECORDING) -> Tensor:
+        y: Tensor = right(self, x, context=context)
+        return y if len(y.shape) > 1 else context.apply(ops.reshape, y, shape=(1, *y.shape))
+
+    return forward
+
+
+@mistake((attention, "scaled_dot_product"), source="numerics.md section 12")
+def scale_by_the_width_of_values(right: Any) -> Any:
+    """Scores are divided by the root of the values' width."""
+
+    def scaled(query: Tensor, key: Tensor, value: Tensor, **given: Any) -> dict[str, Tensor]:
+        ratio = query.shape[2] / value.shape[2]
+        if ratio != 1.0:
+            context = given.get("context", RECORDING)
+            query = context.apply(ops.mul, query, constant(math.sqrt(ratio)))
+        steps: dict[str, Tensor] = right(query, key, value, **given)
+        return steps
+
+    return scaled
+
+
+@mistake((Attention, "_rotated"), source="layers.md section 9")
+def attention_offset_ignored(right: Any) -> Any:
+    """Attention without a layout always begins at position 0."""
+    return lambda self, heads, offset, layout, context: right(self, heads, 0, layout, context)
+
+
+FAULTS = tuple(_FOUND.values())

@@ -1,0 +1,205 @@
+"""Laws over layers by themselves: a linear map, the core of attention, attention at an offset."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from logitproof.properties.scalar import rounded
+from logitproof.properties.scalar.operations import Array as Cells
+from logitproof.properties.scalar.operations import contributions, value
+
+from .components import Components
+from .difference import Difference, first_difference
+from .drawn import Array, Draw, answered, draws, first, refused
+from .law import Law
+
+__all__ = ["LAWS"]
+
+BASES = (10000.0, 1.5, 100.5)
+ROLES = ("query", "key", "value", "output")
+
+
+def _cells(array: Array) -> Cells:
+    return Cells(array.shape, array.ravel().tolist())
+
+
+def _array(cells: Cells) -> Array:
+    return np.array(cells.cells, dtype=np.float64).reshape(cells.shape)
+
+
+def _linear(implementation: Components, draw: Draw) -> Difference | None:
+    """Rows of rank 1 to 4, by the operations of the definition."""
+    parts, g = implementation.parts, draw.generator()
+    lead = [draw.below(g, 3) for _ in range(draw.size % 4)]
+    into, out = draw.below(g, 4), draw.below(g, 4)
+    x, w, b = draw.values(g, *lead, into), draw.values(g, into, out), draw.values(g, out)
+    upstream = draw.values(g, *lead, out, regime="uniform")
+    rows, u = (_cells(a if lead else a.reshape(1, -1)) for a in (x, upstream))
+
+    def one(what: str, bias: Any) -> Iterator[Difference | None]:
+        leaf, weight = parts.Parameter("x", x), parts.Parameter("l.weight", w)
+        layer = parts.Linear.from_parameters(weight, bias)
+        y = layer.forward(leaf)
+        product = value("matmul", rows, _cells(w))
+        expected = product if bias is None else value("add", product, _cells(b))
+        wanted = _array(expected).reshape(upstream.shape)
+        yield first_difference(f"{what} of {list(x.shape)}", wanted, y.value)
+        plain = layer.forward(leaf, context=parts.NO_GRAD)
+        yield first_difference(f"{what} without recording", wanted, plain.value)
+        y.backward(upstream)
+        back_x, back_w = contributions("matmul", u, rows, _cells(w))
+        yield first_difference(f"{what}: gradient of x", _array(back_x).reshape(x.shape) + 0.0,
+                               leaf.gradient)  # fmt: skip
+        yield first_difference(f"{what}: gradient of the weight", _array(back_w) + 0.0,
+                               weight.gradient)  # fmt: skip
+        if bias is not None:
+            back_b = contributions("add", u, product, _cells(b))[1]
+            yield first_difference(f"{what}: gradient of the bias", _array(back_b), bias.gradient)
+
+    forms = (("linear map", None), ("linear map with a bias", parts.Parameter("l.bias", b)))
+    return first(d for form in forms for d in one(*form))
+
+
+def _core(query: Cells, key: Cells, values: Cells) -> dict[str, Cells]:
+    """Scores, probabilities and mix, the keys in columns and the scale; the last two axes."""
+    last = (len(query.shape) - 2, len(query.shape) - 1)
+    columns = value("transpose", key, axes=last)
+    scale = Cells((), [1.0 / math.sqrt(float(query.shape[-1]))])
+    raw = value("matmul", query, columns)
+    scores = value("mul", raw, scale)
+    p = value("causal_softmax", scores)
+    return {"scores": scores, "probabilities": p, "mix": value("matmul", p, values),
+            "columns": columns, "raw": raw, "scale": scale}  # fmt: skip
+
+
+def _attended(implementation: Components, draw: Draw) -> Difference | None:
+    """Values of another width than keys: only the width of the query scales."""
+    parts, g = implementation.parts, draw.generator()
+    N, T, width = draw.below(g, 3), draw.below(g, 4), draw.below(g, 5)
+    shapes = ((N, T, width), (N, T, width), (N, T, 1 + (width + draw.size) % 5))
+    given = [draw.values(g, *shape) for shape in shapes]
+    leaves = [parts.Parameter(name, x) for name, x in zip(ROLES, given, strict=False)]
+    found = implementation.attended(*leaves)
+    q, k, v = (_cells(x) for x in given)
+    steps = _core(q, k, v)
+    upstream = draw.values(g, *shapes[2], regime="uniform")
+    found["mix"].backward(upstream)
+    back_p, back_v = contributions("matmul", _cells(upstream), steps["probabilities"], v)
+    back_s = contributions("causal_softmax", back_p, steps["scores"])[0]
+    back_raw = contributions("mul", back_s, steps["raw"], steps["scale"])[0]
+    back_q, back_columns = contributions("matmul", back_raw, q, steps["columns"])
+    back_k = value("transpose", back_columns, axes=(1, 2))
+    return first(
+        first_difference(f"{name} of {shapes}", _array(steps[name]), found[name].value)
+        for name in ("scores", "probabilities", "mix")
+    ) or first(
+        first_difference(f"gradient of the {leaf.name}", _array(back) + 0.0, leaf.gradient)
+        for leaf, back in zip(leaves, (back_q, back_k, back_v), strict=True)
+    )
+
+
+def _heads(x: Cells, weight: Array, heads: int) -> Cells:
+    """[B, T, D] -> [B, H, T, D / H] of the projection."""
+    B, T, D = x.shape
+    split = value("reshape", value("matmul", x, _cells(weight)), shape=(B, T, heads, D // heads))
+    return value("transpose", split, axes=(1, 2))
+
+
+def _turned(x: Cells, offset: int, base: float) -> Cells:
+    """Token t turned to position offset + t."""
+    T, width = x.shape[-2:]
+    angles = [(offset + t) * rounded.pow(base, (-2.0 * i) / width)
+              for t in range(T) for i in range(width // 2)]  # fmt: skip
+    cosines, sines = (Cells((T, width // 2), [turn(a) + 0.0 for a in angles])
+                      for turn in (rounded.cos, rounded.sin))  # fmt: skip
+    return value("rotary", x, cosines=cosines, sines=sines)
+
+
+def _attention(implementation: Components, draw: Draw) -> Difference | None:
+    parts, g = implementation.parts, draw.generator()
+    B, T, heads, offset = draw.below(g, 2), draw.below(g, 4), draw.below(g, 3), g.below(6)
+    D, base = heads * 2 * draw.below(g, 2), BASES[draw.size % len(BASES)]
+    x = draw.values(g, B, T, D)
+    weights = [draw.values(g, D, D, regime="uniform") for _ in ROLES]
+    upstream = draw.values(g, B, T, D, regime="uniform")
+    matrices = [parts.Parameter(f"a.{r}.weight", w) for r, w in zip(ROLES, weights, strict=True)]
+    layer = parts.Attention.from_parameters(
+        *matrices, heads=heads, max_positions=offset + T, rope_base=base
+    )
+    leaf = parts.Parameter("x", x)
+    cells = np.arange(offset, offset + T) + np.zeros((B, 1), dtype=np.int64)
+    layout = parts.SequenceLayout(lengths=[T] * B, range_starts=0 * cells, positions=cells)
+
+    def gradients(output: Any) -> list[tuple[str, Array]]:
+        for p in (leaf, *matrices):
+            p.zero_gradient()
+        output.backward(upstream)
+        return [(p.name, p.gradient) for p in (leaf, *matrices)]
+
+    def steps() -> Iterator[Difference | None]:
+        what = f"[{B}, {T}, {D}] from position {offset}, {heads} heads"
+        q, k, v = (_heads(_cells(x), w, heads) for w in weights[:3])
+        q, k = (_turned(rows, offset, base) for rows in (q, k))
+        core = _core(q, k, v)
+        merged = value("reshape", value("transpose", core["mix"], axes=(1, 2)), shape=x.shape)
+        wanted = {"query": q, "key": k, "value": v, "mix": core["mix"],
+                  "output": value("matmul", merged, _cells(weights[3]))}  # fmt: skip
+        found, laid = layer.inspect(leaf, offset), layer.inspect(leaf, layout=layout)
+        for name, expected in wanted.items():
+            yield first_difference(f"{name} of {what}", _array(expected), found[name].value)
+        for name, step in found.items():
+            yield first_difference(f"{name} by a layout, {what}", step.value, laid[name].value)
+        output = layer.forward(leaf, offset)
+        yield first_difference(f"output of {what}", found["output"].value, output.value)
+        by_offset, by_layout = gradients(output), gradients(laid["output"])
+        for (name, one), (_, other) in zip(by_offset, by_layout, strict=True):
+            yield first_difference(f"gradient of {name} by a layout, {what}", one, other)
+        yield refused(f"{what} of {offset + T}, one further", "capacity/position-range-exceeded",
+                      lambda: layer.forward(leaf, offset + 1))  # fmt: skip
+
+    return first(steps())
+
+
+def _law(name: str, statement: str, check: Any, *faults: str, source: str, seed: int) -> Law:
+    return Law(
+        id=f"layers.{name}",
+        statement=statement,
+        source=source,
+        needs=("layers", "tape"),
+        faults=faults,
+        cases=draws("uniform", "wide", "zero-rich", first_seed=seed),
+        check=answered(check),
+    )
+
+
+LAWS = (
+    _law(
+        "linear",
+        "A linear map has the bits of its definition, forward and backward, with a bias and"
+        " without, over rows in any number of axes; one row alone gives one row.",
+        _linear,
+        "linear-without-bias", "linear-row-stays-a-matrix",
+        source="numerics.md section 10, numerics_vjp.md section 3",
+        seed=78_500,
+    ),
+    _law(
+        "attention-core",
+        "The core of attention scales by the root of the query's width, whatever the values', and"
+        " has the bits of its definition, forward and backward.",
+        _attended,
+        "scale-by-the-width-of-values",
+        source="numerics.md section 12, layers.md section 8",
+        seed=79_000,
+    ),
+    _law(
+        "attention-offset",
+        "Attention from an offset on has the bits of its definition at those positions, and of a"
+        " layout that names them, forward and backward; a position too many is refused.",
+        _attention,
+        "attention-offset-ignored",
+        source="numerics.md sections 11 and 12, layers.md section 9",
+        seed=79_500,
+    ),
+)  # fmt: skip
