@@ -62,6 +62,7 @@ CARRIED = (
     "specified-bits",
     "grouped-heads",
     "untied-head",
+    "ranges",
 )
 # What hangs on the calls before: a file of answers, each to one request alone, cannot claim it.
 LIVE = ("repeated-backward", "refusals")

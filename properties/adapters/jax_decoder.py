@@ -27,6 +27,7 @@ CLAIMS: Mapping[str, bool] = {
     "decode": True,
     "grouped-heads": True,
     "untied-head": True,
+    "ranges": True,
     "row-bits": False,
 }
 Cache = dict[int, tuple[Any, Any]]  # layer -> keys and values, [1, H_kv, S, d_h]

@@ -24,6 +24,7 @@ CLAIMS: Mapping[str, bool] = {
     "decode": True,
     "grouped-heads": True,
     "untied-head": True,
+    "ranges": True,
     "row-bits": False,  # a matrix product may round a row otherwise among other rows
 }
 CHOICES: Mapping[str, tuple[str, ...]] = {
