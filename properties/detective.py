@@ -290,14 +290,22 @@ def _format(subject: Any) -> Format:
     return FORMATS[subject.conventions.get("arithmetic", dtype)]
 
 
+def _floats(values: Any) -> Array:
+    """An answer as float64, whichever floats it holds. Raises TypeError where it holds none."""
+    array = np.asarray(values)
+    if array.dtype.kind != "f":
+        raise TypeError(f"float64 is wanted, not {array.dtype}")
+    return array.astype(np.float64)
+
+
 def _logits(subject: Any, question: Question) -> Array:
     """The answer, [B, T, V], NaN where nothing was asked."""
     if question.cached is None:
-        return np.asarray(subject.logits(question.ids, question.layout), dtype=np.float64)
+        return _floats(subject.logits(question.ids, question.layout))
     (row,), cached = question.ids, question.cached
     with subject.session() as session:
         session.prefill(row[:cached])
-        newest = np.asarray(session.extend(row[cached:]).logits, dtype=np.float64)
+        newest = _floats(session.extend(row[cached:]).logits)
     answer = np.full((1, len(row), len(newest)), np.nan)
     answer[0, -1] = newest
     return answer
@@ -427,7 +435,7 @@ def rejudged(
     try:
         subject: Any = make()
         subject.load(config, own)
-        actual = np.asarray(subject.logits(ids, layout), dtype=np.float64)
+        actual = _floats(subject.logits(ids, layout))
         answers = [foreign_logits(config, own, ids, layout, c) for c in (SPECIFIED, conventions)]
         asked, format = np.array(ids) >= 0, _format(subject)
         specified, followed = (_ratio(answer, actual, asked, format) for answer in answers)
@@ -446,7 +454,7 @@ def _loss(make: Callable[[], DecoderUnderTest], start: Conventions) -> Answered:
         rows, layout = (len(PACKED), LAYOUT) if packs else (len(FULL), None)
         valid, targets = VALID[:rows], TARGETS[:rows]
         actual = float(subject.loss_and_gradients(PACKED[:rows], targets, layout, valid)[0])
-        logits = np.asarray(subject.logits(PACKED[:rows], layout), dtype=np.float64)
+        logits = _floats(subject.logits(PACKED[:rows], layout))
         counted = logits.reshape(rows, len(FULL[0]), CONFIG.vocabulary_size)[np.array(valid)]
     except Exception as error:  # noqa: BLE001 - whatever a foreign decoder raises
         return Answered(question=MEAN_LOSS, refused=_raised(error))
@@ -487,7 +495,7 @@ def _probes(make: Callable[[], DecoderUnderTest], subject: DecoderUnderTest) -> 
         return _loaded(make).loss_and_gradients(PACKED, [[-1] * 5] * 2, LAYOUT, nothing)[0]
 
     def inactive() -> Any:
-        return np.asarray(_loaded(make).logits(PACKED, LAYOUT), dtype=np.float64)[1, 3:]
+        return _floats(_loaded(make).logits(PACKED, LAYOUT))[1, 3:]
 
     if not all(claimed(subject, name) for name in LAYOUTS):
         return

@@ -79,6 +79,47 @@ class Previous(Changed):
         Previous.last, given = z, Previous.last
         return z if given is None or given.shape != z.shape else given
 
+class Masked(ScalarSubject):
+    def load(self, config, weights):
+        self.masks = {}
+        super().load(config, weights)
+
+    def logits(self, ids, layout=None):
+        return super().logits(ids, layout and self.masks.setdefault(layout.shape, layout))
+
+class Masking(Masked):
+    capabilities = {"packed": False}
+
+class Accumulating(ScalarSubject):
+    def load(self, config, weights):
+        self.sums = {}
+        super().load(config, weights)
+
+    def loss_and_gradients(self, ids, targets, layout=None, valid=None):
+        loss, gradients = super().loss_and_gradients(ids, targets, layout, valid)
+        if layout is None:
+            return loss, gradients
+        self.sums = {n: np.array(g) + self.sums.get(n, 0.0) for n, g in gradients.items()}
+        return loss, self.sums
+
+class Reloading(ScalarSubject):
+    known = None
+    def load(self, config, weights):
+        given = config, np.array(weights["token_embedding.weight"]).tobytes()
+        if given != self.known:
+            super().load(config, weights)
+        self.known = given
+
+class More(ScalarSubject):
+    def loss_and_gradients(self, *batch):
+        loss, gradients = super().loss_and_gradients(*batch)
+        return loss, {**gradients, "head.weight": gradients["token_embedding.weight"]}
+
+class Fewer(ScalarSubject):
+    def loss_and_gradients(self, *batch):
+        loss, gradients = super().loss_and_gradients(*batch)
+        return loss, {n: g for n, g in gradients.items() if n != "final_norm.gain"}
+
 class Sticky(ScalarSubject):
     base = None
     def load(self, config, weights):
@@ -215,6 +256,12 @@ def test_a_wrong_decoder_has_one_verdict_on_every_rung() -> None:
         ("Wavering", "determinism: logits asked for twice differ"),
         ("Previous", "statelessness: logits depend on what was asked before"),
         ("Sticky", "statelessness: logits depend on the decoder loaded before"),
+        ("Masked", "statelessness: logits depend on the layout asked before"),
+        ("Masking", "statelessness: logits depend on the layout asked before"),
+        ("Accumulating", "determinism: gradients of token_embedding.weight asked for twice in one"),
+        ("Reloading", "statelessness: logits depend on the weights loaded before"),
+        ("More", "names: gradients of head.weight, which is no parameter"),
+        ("Fewer", "names: no gradients of final_norm.gain, which is a parameter"),
         ("Sleeping", "no answer within 1 s|no reply within 1 s"),
     ],
 )
@@ -228,6 +275,22 @@ def test_an_adapter_that_fails_its_self_test_is_not_judged(
     assert "the adapter fails its self-test: " in err
     assert [word for word in words.split("|") if word in err] != []
     assert list(own.glob("*.replay.json")) == []
+
+
+@pytest.mark.parametrize("dtype", ["object", "complex128", "bool", "int64", "<U32", "|S32"])
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("logits", "logits"),
+        ("loss", "losses"),
+        ("gradients", "gradients of token_embedding.weight"),
+    ],
+)
+def test_answers_that_are_no_floats_are_told_with_their_type(
+    what: str, words: str, dtype: str
+) -> None:
+    found = selftest(lambda: Typed(what, dtype))
+    assert found == f"dtype: {words} are of type {dtype}; float64 is wanted"
 
 
 @pytest.mark.parametrize(
@@ -247,6 +310,25 @@ def test_a_wrong_answer_is_the_decoders(
     assert cli.main(["verify", "--decoder", name, "--law", "truth.logits"]) == 1
     assert words in " ".join(capsys.readouterr().out.split())
     assert (own / "truth.logits.replay.json").exists()
+
+
+class Typed(ScalarSubject):
+    """The logits, the loss or the gradients are of another type."""
+
+    def __init__(self, what: str, dtype: str) -> None:
+        super().__init__()
+        self.what, self.dtype = what, dtype
+
+    def typed(self, what: str, values: Any) -> Any:
+        return np.array(values).astype(self.dtype) if what == self.what else values
+
+    def logits(self, *batch: Any) -> Any:
+        return self.typed("logits", super().logits(*batch))
+
+    def loss_and_gradients(self, *batch: Any) -> Any:
+        loss, gradients = super().loss_and_gradients(*batch)
+        own = {name: self.typed("gradients", g) for name, g in gradients.items()}
+        return self.typed("loss", loss), own
 
 
 def test_the_shipped_decoders_pass_the_self_test() -> None:

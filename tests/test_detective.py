@@ -124,8 +124,11 @@ def test_what_no_alternative_gives_is_said_to_be_unexplained() -> None:
         (lambda logits: logits[..., :-1], "of shape [1, 5, 10], not [1, 5, 11]"),
         (lambda logits: logits * np.nan, "not finite"),
         (lambda logits: dict(zip(logits, logits, strict=True))["logits"], "raised TypeError"),
+        (lambda logits: logits.astype(object), "TypeError: float64 is wanted, not object"),
+        (lambda logits: logits.astype(complex), "TypeError: float64 is wanted, not complex128"),
+        (lambda logits: logits.astype(str), "TypeError: float64 is wanted, not <U32"),
     ],
-    ids=["another shape", "NaN", "an exception"],
+    ids=["another shape", "NaN", "an exception", "objects", "complex numbers", "text"],
 )
 def test_what_cannot_be_compared_is_said(wrong: Any, said: str) -> None:
     class Wrong(ForeignSubject):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from logitproof.properties.laws.cases import Case, full_cases
+from logitproof.properties.laws.cases import PAD, Case, full_cases
+from logitproof.properties.laws.fused import Steep
 from logitproof.properties.laws.levels import claimed
+from logitproof.properties.laws.precision import dtype_of
+from logitproof.properties.scalar import Config, Layout
 
 from .remote import AdapterFault
 from .timed import contained
@@ -21,6 +25,22 @@ Arrays = Mapping[str, NDArray[Any]]
 SIZE = 40  # of the cases drawn, one with several rows, positions and layers
 SPECIAL = (0.0, -0.0, 1.0, -1.5, 5e-324, -2.2250738585072014e-308, 1.7976931348623157e308,
            float("inf"), float("-inf"), 0.1, 1 / 3, 2.0**-1060)  # fmt: skip
+LOSS, GRADIENT = "losses", "gradients of "  # answers by name; each parameter's begins so
+SMALL = Case(
+    seed=1,
+    scale=4.0,
+    config=Config(
+        vocabulary_size=5, model_width=4, heads=1, feed_forward_width=2, layers=1, max_positions=4
+    ),
+    ids=[[2, 0, 3, 1]],
+    targets=[[0, 3, 1, 2]],
+)
+GAIN = "blocks.0.attention_norm.gain"
+# Level -> two divisions of rows into segments that make batches of one shape.
+DIVISIONS: Mapping[str, tuple[list[list[int]], list[list[int]]]] = {
+    "padded": ([[4], [2]], [[3], [4]]),
+    "packed": ([[1, 3]], [[2, 2]]),
+}
 VARIED = 8  # so many different doubles are not all float32 values by chance: 2**-29 for each
 
 
@@ -28,9 +48,10 @@ def selftest(make: Callable[[], Any]) -> str | None:
     """The first thing that the adapter does wrong, in words; None where nothing is.
 
     echo:          arrays come back with their bits, where the decoder is asked by messages
-    determinism:   the same question twice has the same answer
-    statelessness: an answer does not depend on the questions and decoders before it
-    dtype:         what is called float64 has more digits than a float32
+    dtype:         answers are floats; what is called float64 has more digits than a float32
+    names:         gradients are those of the parameters, of all of them and of nothing else
+    determinism:   the same question twice has the same answer, in a layout too
+    statelessness: an answer does not depend on the questions, layouts, weights and decoders before
 
     A decoder that raises, or answers with other shapes, is left to the laws.
     """
@@ -46,6 +67,8 @@ def _complaints(make: Callable[[], Any]) -> Iterator[str]:
     again = _like(one)
     subject = make()
     first = _answers(subject, one)
+    yield from _floats(subject, first)
+    yield from _names(subject, one, first)
     second = _answers(subject, one, load=False)
     if not _same(first, second):
         yield f"determinism: {_which(first, second)} asked for twice differ"
@@ -58,6 +81,69 @@ def _complaints(make: Callable[[], Any]) -> Iterator[str]:
     if not _same(first, back):
         yield f"statelessness: {_which(first, back)} depend on the decoder loaded before"
     yield from _dtype({**first, **{f"{name} again": value for name, value in after.items()}})
+    for level, divisions in DIVISIONS.items():
+        if claimed(subject, level):
+            yield from _layouts(make, *map(_divided, divisions))
+    yield from _reload(make)
+
+
+def _floats(subject: Any, answers: Arrays) -> Iterator[str]:
+    for name, values in answers.items():
+        if values.dtype.kind != "f":
+            yield f"dtype: {name} are of type {values.dtype}; {dtype_of(subject)} is wanted"
+
+
+def _names(subject: Any, case: Case, answers: Arrays) -> Iterator[str]:
+    if LOSS not in answers or not claimed(subject, "gradients"):
+        return
+    wanted = [GRADIENT + name for name in case.config.parameter_shapes()]
+    extra = [name for name in answers if name.startswith(GRADIENT) and name not in wanted]
+    missing = [name for name in wanted if name not in answers]
+    if extra:
+        yield f"names: {extra[0]}, which is no parameter"
+    if missing:
+        yield f"names: no {missing[0]}, which is a parameter"
+
+
+def _layouts(make: Callable[[], Any], one: Case, other: Case) -> Iterator[str]:
+    subject = make()
+    first = _answers(subject, one)
+    second = _answers(subject, one, load=False)
+    if not _same(first, second):
+        yield f"determinism: {_which(first, second)} asked for twice in one layout differ"
+    after, alone = _answers(subject, other, load=False), _answers(make(), other)
+    if not _same(after, alone):
+        yield f"statelessness: {_which(after, alone)} depend on the layout asked before"
+
+
+def _reload(make: Callable[[], Any]) -> Iterator[str]:
+    """Of the same sizes; one gain alone differs. A program is fresh behind other sizes at most."""
+    own = {name: getattr(SMALL, name) for name in Case.__dataclass_fields__}
+    louder = Steep(**own, names=(GAIN,), exponent=1)
+    subject, fresh = make(), make()
+    _answers(
+        subject, replace(SMALL)
+    )  # with weights of its own: whoever is given them may spoil them
+    after = _answers(subject, louder)
+    _answers(fresh, replace(SMALL, config=replace(SMALL.config, vocabulary_size=7, layers=0)))
+    alone = _answers(fresh, louder)
+    if not _same(after, alone):
+        yield f"statelessness: {_which(after, alone)} depend on the weights loaded before"
+
+
+def _divided(rows: list[list[int]]) -> Case:
+    """The small case with its row in these segments, as often as there are rows."""
+    T = len(SMALL.ids[0])
+
+    def cells(row: list[int]) -> list[list[int]]:
+        return [[*row[: sum(sizes)], *[PAD] * (T - sum(sizes))] for sizes in rows]
+
+    return replace(
+        SMALL,
+        ids=cells([*SMALL.ids[0]]),
+        targets=cells([*SMALL.targets[0]]),
+        layout=Layout.packed(rows, T),
+    )
 
 
 def _cases() -> tuple[Case, Case]:
@@ -101,13 +187,13 @@ def _answers(subject: Any, case: Case, *, load: bool = True) -> Arrays:
     answers: dict[str, NDArray[Any]] = {}
 
     def logits() -> None:
-        answers["logits"] = np.array(subject.logits(case.ids))
+        answers["logits"] = np.array(subject.logits(case.ids, case.layout))
 
     def loss() -> None:
-        value, gradients = subject.loss_and_gradients(case.ids, case.targets)
-        answers["losses"] = np.array(value)
-        if claimed(subject, "gradients"):
-            answers.update({f"gradients of {n}": np.array(g) for n, g in gradients.items()})
+        value, gradients = subject.loss_and_gradients(case.ids, case.targets, case.layout)
+        given = gradients.items() if claimed(subject, "gradients") else ()
+        own = {f"{GRADIENT}{name}": np.array(gradient) for name, gradient in given}
+        answers.update({LOSS: np.array(value), **own})
 
     for level, ask in (("forward", logits), ("loss", loss)):
         if claimed(subject, level):
