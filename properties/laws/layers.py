@@ -177,7 +177,7 @@ def _norm(implementation: Components, draw: Draw) -> Difference | None:
     given, gains = draw.values(g, *lead, width), draw.values(g, width)
     upstream = draw.values(g, *lead, width, regime="uniform")
     x, gain, eps, half = (_cells(a) for a in (given, gains, np.array(epsilon), np.array(-0.5)))
-    last = {"axis": len(lead), "keep": True}
+    last: dict[str, Any] = {"axis": len(lead), "keep": True}
     square = value("mul", x, x)
     mean = value("mean", square, **last)
     stable = value("add", mean, eps)
