@@ -6,10 +6,13 @@ import math
 from functools import partial
 from typing import Any
 
-from logitproof.core import attention, ops
+from logitproof.core import attention, layers, ops
 from logitproof.core.attention import Attention
+from logitproof.core.floats import Array
+from logitproof.core.initial import ones
 from logitproof.core.layers import Linear
 from logitproof.core.tape import RECORDING, Context, Tensor, constant
+from logitproof.core.vjp import Result, named
 
 from .fault import Fault, planted
 
@@ -55,6 +58,24 @@ def scale_by_the_width_of_values(right: Any) -> Any:
 def attention_offset_ignored(right: Any) -> Any:
     """Attention without a layout always begins at position 0."""
     return lambda self, heads, offset, layout, context: right(self, heads, 0, layout, context)
+
+
+@mistake((ops, "mean"), source="numerics.md section 9")
+def norm_over_the_third_axis(right: Any) -> Any:
+    """Means are taken over the third axis, where a batch has its features, of more axes too."""
+
+    @named("mean")
+    def mean(a: Array, *, axis: int, keep: bool = False) -> Result:
+        result: Result = right(a, axis=min(axis, 2), keep=keep)
+        return result
+
+    return mean
+
+
+@mistake((layers, "zeros"), source="layers.md section 2")
+def bias_of_ones(_: Any) -> Any:
+    """A new bias is made like a gain."""
+    return ones
 
 
 FAULTS = tuple(_FOUND.values())

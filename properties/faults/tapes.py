@@ -266,6 +266,27 @@ def first_arrival_as_it_is(right: Any) -> Any:
     return deliver
 
 
+def _shown(right: Any, change: Any) -> Any:
+    """Evidence of which one array or number is another."""
+    return lambda child, operand: {**right(child, operand), **change(child, right(child, operand))}
+
+
+@mistake((backward, "_evidence"), source="numerics_vjp.md section 4")
+def probabilities_shown_as_logarithms(right: Any) -> Any:
+    """A traced log-softmax shows what it gave, not the probabilities that its rule reads."""
+
+    def change(child: Tensor, saved: Any) -> dict[str, Any]:
+        return {"probabilities": child.value} if child.op == "log_softmax" else {}
+
+    return _shown(right, change)
+
+
+@mistake((backward, "_evidence"), source="numerics_vjp.md section 4")
+def divisor_shown_as_one(right: Any) -> Any:
+    """A traced mean shows the divisor of a sum."""
+    return _shown(right, lambda _, saved: {"divisor": 1.0} if "divisor" in saved else {})
+
+
 @mistake((backward, "_before"), source="tape.md section 5")
 def trace_adjoint_before_arrival(right: Any) -> Any:
     """A trace shows zeros before every contribution, not before the first alone."""

@@ -97,6 +97,18 @@ def domain_not_counted(right: Any) -> Any:
     return frame
 
 
+@mistake((identity, "decode"), source="records.md section 4")
+def frames_of_any_version(right: Any) -> Any:
+    """A frame is read whatever its version."""
+    return lambda data: right(re.sub(rb'"schema_version":\d+}', b'"schema_version":1}', data))
+
+
+@mistake((identity, "decode"), source="records.md section 4")
+def frames_in_any_spelling(right: Any) -> Any:
+    """A frame is read whatever the white space in it."""
+    return lambda data: right(data.replace(b'": ', b'":'))
+
+
 def _without(right: Any, pattern: str) -> Any:
     """Identities of texts from which a member is cut."""
 
@@ -214,6 +226,18 @@ def bytes_through_text(right: Any) -> Any:
 def end_marker_dropped(right: Any) -> Any:
     """A document has no end marker."""
     return lambda self, text: right(self, text)[:-1]
+
+
+@mistake((tokenizer, "_utf8"), source="tokenizer.md section 3")
+def text_stripped(right: Any) -> Any:
+    """A text is encoded without the white space around it."""
+    return lambda text: right(text.strip())
+
+
+@mistake((BpeTokenizer, "token_bytes"), source="tokenizer.md section 4")
+def controls_spelled(right: Any) -> Any:
+    """Controls have names, which are their bytes."""
+    return lambda self, id: (b"<s>", b"</s>")[id] if id in (0, 1) else right(self, id)
 
 
 @mistake((_Pieces, "most_frequent_pair"), source="tokenizer.md section 5")

@@ -6,6 +6,7 @@ from .copies import LAWS as COPIES
 from .counts import LAWS as COUNTS
 from .decoder import LAWS as DECODER
 from .definitions import LAWS as DEFINITIONS
+from .evidence import LAWS as EVIDENCE
 from .functions import LAWS as FUNCTIONS
 from .fused import LAWS as FUSED
 from .gather import LAWS as GATHER
@@ -80,6 +81,7 @@ REGISTRY = registry(
     NARROW,
     TAPE,
     TRACE,
+    EVIDENCE,
     COPIES,
     GRADCHECK,
     INPUTS,

@@ -17,6 +17,7 @@ from .telling import tells
 __all__ = ["LAWS"]
 
 FIELDS, VALUE_BYTES, TOTAL_BYTES, NAME = 128, 65_536, 262_144, 64
+NOT_CANONICAL = "record/not-canonical"
 GRAMMAR, COUNT, VALUE, TOTAL = (
     f"record/identity-{kind}" for kind in ("grammar", "field-count", "value-size", "total-size")
 )
@@ -67,8 +68,34 @@ def _identity(implementation: Components, draw: Draw) -> Difference | None:
                  for what, given in (("the domain", (name, pairs)),
                                      ("the key", (domain, [(name, "")]))))
         or made(f"{FIELDS} fields", domain, _many(FIELDS))
+        or first(_read(implementation.identities, domain, pairs))
         or first(_limits(frame, domain, unit))
     )  # fmt: skip
+
+
+def _read(
+    identities: Any, domain: str, pairs: list[tuple[str, str]]
+) -> Iterator[Difference | None]:
+    """The framed bytes alone are read back."""
+    framed, frame = _framed(domain, pairs), identities.frame
+    yield equal(f"{pairs} read back", frame(domain, pairs), identities.decode(framed))
+    wrong = (
+        ("another version", "record/schema-version", framed.replace(b'n":1}', b'n":2}')),
+        ("a version that is a text", "record/field-type", framed.replace(b'n":1}', b'n":"1"}')),
+        ("white space", NOT_CANONICAL, framed.replace(b'"fields":', b'"fields": ')),
+        ("no line feed", NOT_CANONICAL, framed[:-1]),
+        (
+            "an escape that is none",
+            NOT_CANONICAL,
+            framed.replace(b'"domain":"d', b'"domain":"\\u0064'),
+        ),
+        ("an unknown key", "record/unknown-key", framed.replace(b'{"domain"', b'{"a":1,"domain"')),
+        ("a domain beside the grammar", GRAMMAR, _framed("D", pairs)),
+        ("a text that is a number", "record/field-type", _framed(domain, {"k": 1})),
+        ("no field", COUNT, _framed(domain, [])),
+    )
+    for what, code, data in wrong:
+        yield tells(f"{what} in {data!r}", code, partial(identities.decode, data))
 
 
 def _many(count: int) -> list[tuple[str, str]]:
@@ -104,8 +131,9 @@ def _limits(frame: Any, domain: str, unit: str) -> Iterator[Difference | None]:
 LAWS = (
     Law(
         id="records.identity-frames",
-        statement="An identity is the digest of its framed names and texts; names of the grammar,"
-        " fields and bytes, the domain's among them, are taken to their limits and not beyond.",
+        statement="An identity is the digest of its framed names and texts, which alone are read"
+        " back; names of the grammar, fields and bytes, the domain's among them, are taken to their"
+        " limits and not beyond.",
         source="records.md section 4",
         needs=("identities",),
         faults=(
@@ -113,6 +141,8 @@ LAWS = (
             "names-of-65-characters",
             "texts-counted-in-characters",
             "domain-not-counted",
+            "frames-of-any-version",
+            "frames-in-any-spelling",
         ),
         cases=draws("records", first_seed=75_000),
         check=answered(_identity),

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from logitproof.properties.scalar import rounded
+from logitproof.properties.scalar import Generator, rounded
+from logitproof.properties.scalar.generator import matrix
 from logitproof.properties.scalar.operations import Array as Cells
 from logitproof.properties.scalar.operations import contributions, value
 
 from .components import Components
-from .difference import Difference, first_difference
-from .drawn import Array, Draw, answered, draws, first, refused
+from .difference import Difference, first_difference, first_named_difference
+from .drawn import Array, Draw, answered, draws, equal, first, refused
 from .law import Law
 
 __all__ = ["LAWS"]
@@ -162,6 +163,92 @@ def _attention(implementation: Components, draw: Draw) -> Difference | None:
     return first(steps())
 
 
+def _back(op: str, u: Cells, *operands: Cells, **given: Any) -> tuple[Cells, ...]:
+    """Contributions from an adjoint that has arrived at +0."""
+    arrived = Cells(u.shape, [0.0 + x for x in u.cells])
+    return contributions(op, arrived, *operands, **given)
+
+
+def _norm(implementation: Components, draw: Draw) -> Difference | None:
+    """Rows of rank 1 to 4; the input is used by the product, then twice by the square."""
+    parts, g = implementation.parts, draw.generator()
+    lead = [draw.below(g, 3) for _ in range(draw.size % 4)]
+    width, epsilon = draw.below(g, 5), (1e-6, 1e-2, 0.5)[draw.size % 3]
+    given, gains = draw.values(g, *lead, width), draw.values(g, width)
+    upstream = draw.values(g, *lead, width, regime="uniform")
+    x, gain, eps, half = (_cells(a) for a in (given, gains, np.array(epsilon), np.array(-0.5)))
+    last: dict[str, Any] = {"axis": len(lead), "keep": True}
+    square = value("mul", x, x)
+    mean = value("mean", square, **last)
+    stable = value("add", mean, eps)
+    log = value("log", stable)
+    scaled = value("mul", log, half)
+    inverse = value("exp", scaled)
+    normalized = value("mul", x, inverse)
+    wanted = {"mean_square": mean, "inverse_rms": inverse, "normalized": normalized,
+              "output": value("mul", normalized, gain)}  # fmt: skip
+    u, back_gain = _back("mul", _cells(upstream), normalized, gain)
+    first_use, u = _back("mul", u, x, inverse)
+    u = _back("log", _back("mul", _back("exp", u, scaled)[0], log, half)[0], stable)[0]
+    u = _back("mean", _back("add", u, mean, eps)[0], square, **last)[0]
+    total = 0.0 + _array(first_use)
+    for use in _back("mul", u, x, x):
+        total = total + _array(use)
+    leaf, weight = parts.Parameter("x", given), parts.Parameter("n.gain", gains)
+    layer = parts.RmsNorm.from_gain(weight, epsilon)
+    found, what = layer.inspect(leaf), f"over {list(given.shape)}, epsilon {epsilon}"
+    found["output"].backward(upstream)
+    plain = layer.forward(leaf, context=parts.NO_GRAD).value
+    return first(
+        first_difference(f"{name} {what}", _array(step), found[name].value)
+        for name, step in wanted.items()
+    ) or first(
+        first_difference(f"{name} {what}", expected, actual)
+        for name, expected, actual in (
+            ("output not recorded", _array(wanted["output"]), plain),
+            ("gradient of x", total, leaf.gradient),
+            ("gradient of the gain", 0.0 + _array(back_gain), weight.gradient),
+        )
+    )
+
+
+def _drawn(implementation: Components, draw: Draw) -> Difference | None:
+    """One generator after the other: matrices in their order, ones and zeros without a draw."""
+    parts, g = implementation.parts, draw.generator()
+    a, b, c = (draw.below(g, 4) for _ in range(3))
+    heads = draw.below(g, 3)
+    D, block = 2 * heads, {"heads": heads, "feed_forward_width": b, "max_positions": c}
+    rng, ours = parts.SplitMix64(draw.seed), Generator(draw.seed)
+    made = (
+        (parts.Embedding.new("e", a, b, rng).table,),
+        parts.Linear.new("l", b, c, True, rng).parameters,
+        parts.SwiGlu.new("s", a, b, c, rng).parameters,
+        parts.Attention.new("a", D, heads, c, BASES[draw.size % len(BASES)], rng).parameters,
+        (parts.RmsNorm.new("n", c, 0.5).gain,),
+        parts.DecoderBlock.new(
+            "b", parts.DecoderBlockConfig(model_width=D, **block), rng
+        ).parameters,
+    )
+    square, gated = (D, D), (("gate", (D, b)), ("up", (D, b)), ("down", (b, D)))
+    shapes: list[tuple[str, tuple[int, ...]]] = [
+        ("e", (a, b)), ("l.weight", (b, c)), ("l.bias", (c,)),
+        ("s.gate.weight", (a, b)), ("s.up.weight", (a, b)), ("s.down.weight", (b, c)),
+        *((f"a.{role}.weight", square) for role in ROLES), ("n", (c,)),
+        ("b.attention_norm.gain", (D,)),
+        *((f"b.attention.{role}.weight", square) for role in ROLES), ("b.ffn_norm.gain", (D,)),
+        *((f"b.ffn.{role}.weight", shape) for role, shape in gated),
+    ]  # fmt: skip
+    wanted = {
+        name: np.array(matrix(ours, *shape)) if len(shape) > 1
+        else np.zeros(shape) if name.endswith("bias") else np.ones(shape)
+        for name, shape in shapes
+    }  # fmt: skip
+    found = {p.name: p.value for parameters in made for p in parameters}
+    return first_named_difference("drawn", wanted, found) or (
+        equal("state of the generator", ours.state, rng.state)
+    )
+
+
 def _law(name: str, statement: str, check: Any, *faults: str, source: str, seed: int) -> Law:
     return Law(
         id=f"layers.{name}",
@@ -201,5 +288,23 @@ LAWS = (
         "attention-offset-ignored",
         source="numerics.md sections 11 and 12, layers.md section 9",
         seed=79_500,
+    ),
+    _law(
+        "norm",
+        "The norm has the bits of its definition, every step and backward, over the last of any"
+        " number of axes.",
+        _norm,
+        "norm-over-the-third-axis",
+        source="numerics.md section 9, numerics_vjp.md section 5",
+        seed=79_600,
+    ),
+    _law(
+        "drawn",
+        "New layers draw their matrices in order from one generator and leave it behind the last;"
+        " gains are ones and biases zeros.",
+        _drawn,
+        "bias-of-ones",
+        source="layers.md sections 1 to 5, 9 and 10, numerics_init.md section 3",
+        seed=79_700,
     ),
 )  # fmt: skip

@@ -251,6 +251,8 @@ def _tokenizer(implementation: Components, draw: Draw) -> Difference | None:
     ids = tokenizer.encode(data)
     document = tokenizer.encode_document(data)
     joined = b"".join(tokenizer.token_bytes(i) for i in ids)
+    text = data.decode("utf-8", "replace") + " \r\n"  # white space at the end is text too
+    spelled = [0, *oracle.encode(text.encode(), merges), 1]
     return first(
         equal(f"{what} of {data!r} by {merges}", expected, actual)
         for what, expected, actual in (
@@ -260,6 +262,9 @@ def _tokenizer(implementation: Components, draw: Draw) -> Difference | None:
             ("document", [0, *ids, 1], list(document)),
             ("document read back", data, tokenizer.decode_document(document)),
             ("bytes token by token", data, joined),
+            ("bytes of the controls", [b"", b""], [tokenizer.token_bytes(i) for i in (0, 1)]),
+            ("document of the text", spelled, list(tokenizer.encode_document(text))),
+            ("merges", merges, tuple(tokenizer.merges)),
         )
     )
 
@@ -312,8 +317,8 @@ LAWS = (
     ),
     Law(
         id="tokenizer.definition",
-        statement="Encoding is one pass per merge, left to right; contents, documents and tokens"
-        " read back byte for byte.",
+        statement="Encoding is one pass per merge, left to right, of bytes or of a text's bytes;"
+        " contents, documents and tokens read back byte for byte, and controls as none.",
         source="tokenizer.md; cases: tok-byte-length",
         needs=("tokenizer",),
         faults=(
@@ -321,6 +326,8 @@ LAWS = (
             "merges-in-reverse-rank",
             "bytes-through-text",
             "end-marker-dropped",
+            "text-stripped",
+            "controls-spelled",
         ),
         cases=draws("documents", first_seed=73_000),
         check=answered(_tokenizer),
