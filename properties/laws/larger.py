@@ -29,9 +29,17 @@ BASES = (1.5, 10.5, 1000.25, 3e6 + 0.5)
 
 @dataclass(frozen=True, kw_only=True)
 class LargerCase(TruthCase):
-    """A case of one of the `KINDS`."""
+    """A case of one of the `KINDS`; a layout that no segments describe is told cell by cell."""
 
     larger: str
+
+    def __str__(self) -> str:
+        told = super().__str__()
+        if self.layout is None or self.segments is not None:
+            return told
+        starts, positions = ([*map(list, rows)] for rows in (
+            self.layout.range_starts, self.layout.positions))  # fmt: skip
+        return f"{told}; first keys {starts}; positions {positions}"
 
 
 class Below:
@@ -187,7 +195,7 @@ def _ranged(seed: int, b: Below) -> TruthCase:
         positions=tuple(map(tuple, positions)),
     )
     config = replace(case.config, max_positions=C)
-    return replace(case, config=config, layout=layout, segments=tuple((n,) for n in lengths))
+    return replace(case, config=config, layout=layout, segments=None)
 
 
 def ranged_cases(count: int) -> Iterator[LargerCase]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from logitproof.properties.laws.cases import Case
 from logitproof.properties.laws.drawn import Draw
+from logitproof.properties.laws.larger import LargerCase, WiderCase
 from logitproof.properties.laws.regimes import CELLS, TruthCase
 
 __all__ = ["by_kind", "cells", "layout_of"]
@@ -41,6 +42,8 @@ def _cells(case: Any) -> Iterator[str]:
         return
     if not isinstance(case, TruthCase):
         yield f"weights={WEIGHTS.get(case.scale, 'others')}"
+    if isinstance(case, LargerCase | WiderCase):
+        yield f"large={case.larger}"
     yield f"layers={case.config.layers}"
     yield f"heads={case.config.heads}"
     yield f"rows={len(case.ids)}"
@@ -49,9 +52,9 @@ def _cells(case: Any) -> Iterator[str]:
 
 
 def layout_of(case: Case) -> str:
-    """The kind of its layout: full, padded or packed."""
+    """The kind of its layout: full, padded, packed, or ranges that no documents describe."""
     if case.segments is None:
-        return "full"
+        return "full" if case.layout is None else "ranges"
     if any(len(sizes) > 1 for sizes in case.segments):
         return "packed"
     return "padded" if any(row[-1] < 0 for row in case.ids) else "full"

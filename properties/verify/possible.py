@@ -20,8 +20,8 @@ __all__ = ["LARGEST", "MOST_CASES", "check_case"]
 
 MOST_CASES = 250  # that a profile draws: sizes and shares are counted below it
 SEEDS = 1 << 64
-# Multiply-adds of one forward, and entries of the rotary table. The largest of our own has a tenth.
-LARGEST = 1 << 20
+# Multiply-adds of one forward, and entries of the rotary table. The largest of our own has a third.
+LARGEST = 1 << 22
 EXPONENTS = range(-1074, 1024)  # powers of two that are doubles
 LEAST = {
     "vocabulary_size": 1,

@@ -154,7 +154,8 @@ def _fewer_tokens(case: Case) -> Iterator[Case]:
     if case.segments is None:
         T = len(case.ids[0])
         yield from (_cut(case, list(rows), slice(0, t)) for t in sorted({1, T // 2, T - 1}) if t)
-        yield from (_cut(case, list(rows), slice(1, T)) for _ in range(T > 1))
+        if case.layout is None:  # or a first key would be cut away
+            yield from (_cut(case, list(rows), slice(1, T)) for _ in range(T > 1))
         return
     for b, sizes in enumerate(case.segments):
         for s, size in enumerate(sizes):
@@ -213,8 +214,17 @@ def _cut(case: Case, rows: list[int], cells: slice | None) -> Case:
 
     cut = replace(case, ids=part(case.ids), targets=part(case.targets), valid=part(case.valid))
     if case.segments is None:
-        return cut
+        return replace(cut, layout=case.layout and _part(case.layout, rows, cells))
     return _laid_out(cut, tuple(case.segments[b] for b in rows))
+
+
+def _part(layout: Layout, rows: list[int], cells: slice) -> Layout:
+    """Some rows, and of each its first cells."""
+    starts, positions = (
+        tuple(values[b][cells] for b in rows) for values in (layout.range_starts, layout.positions)
+    )
+    lengths = tuple(min(layout.lengths[b], len(starts[0])) for b in rows)
+    return Layout(lengths=lengths, range_starts=starts, positions=positions)
 
 
 def _narrower(case: Case) -> Iterator[Case]:
