@@ -113,3 +113,23 @@ def test_a_case_says_what_it_takes_to_read_it() -> None:
     assert {layout_levels(case) for case in padded_cases(25)} == {(), ("padded",)}
     packed = {layout_levels(case) for case in packed_cases(25)}
     assert packed == {(), ("padded",), ("packed",), ("padded", "packed")}
+
+
+class OneGradientMore(CoreSubject):
+    def loss_and_gradients(self, *batch: Any) -> Any:
+        loss, gradients = super().loss_and_gradients(*batch)
+        return loss, {**gradients, "head.bias": 0.0}
+
+
+class OneGradientLess(CoreSubject):
+    def loss_and_gradients(self, *batch: Any) -> Any:
+        loss, gradients = super().loss_and_gradients(*batch)
+        return loss, {name: g for name, g in gradients.items() if name != "final_norm.gain"}
+
+
+@pytest.mark.parametrize(
+    ("decoder", "name"), [(OneGradientMore, "head.bias"), (OneGradientLess, "final_norm.gain")]
+)
+def test_a_gradient_too_many_or_too_few_is_named(decoder: Any, name: str) -> None:
+    outcome = laws.REGISTRY["truth.gradients"](decoder(), 3)
+    assert str(outcome.difference).endswith(f"missing or of no parameter: gradient of {name}")

@@ -181,6 +181,8 @@ def gradients(implementation: DecoderUnderTest, case: TruthCase) -> Finding:
         _, given = implementation.loss_and_gradients(
             case.ids, case.targets, case.layout, case.valid
         )
+        if differing := sorted({*given} ^ {*case.truth.gradients}):
+            raise TypeError(f"missing or of no parameter: gradient of {', '.join(differing)}")
         scale = max(case.truth.reach, *map(largest, case.truth.gradients.values()))
         for name, answer in case.truth.gradients.items():
             actual = answered(implementation, given[name])
