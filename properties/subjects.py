@@ -67,6 +67,8 @@ class CoreSubject(CoreComponents):
 
     def __init__(self, kernel: Kernel | None = ORDERED) -> None:
         self.kernel = kernel
+        if kernel is None:  # the steps are the long way by design
+            self.capabilities = {**self.capabilities, "counted-work": False}
 
     def load(self, config: Config, weights: Mapping[str, Any]) -> None:
         """A decoder over fresh parameters."""
@@ -262,8 +264,6 @@ class CoreSubject(CoreComponents):
 
 class StepsSubject(CoreSubject):
     """The core's composed operations, one by one: the definition."""
-
-    capabilities: Mapping[str, bool] = {**CoreSubject.capabilities, "counted-work": False}
 
     def __init__(self) -> None:
         super().__init__(None)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from .admissions import FAULTS as ADMISSIONS
+from .common import FAULTS as COMMON
 from .copies import FAULTS as COPIES
 from .equivalents import FAULTS as EQUIVALENT
 from .fault import Fault
@@ -52,6 +53,7 @@ _ALL = (
     *NARROW,
     *RESIDUALS,
     *LARGER,
+    *COMMON,
     *COPIES,
     *LAYERS,
     *MODES,

@@ -26,6 +26,7 @@ class Fault:
     kind:   "order" changes roundings alone; "mistake" changes what is computed
     source: where the mistake was seen, or its measured effect
     plant:  the right attributes -> the wrong ones, both in the order of `places`
+    forget: called whenever it comes and goes, where something keeps what was computed with it
     """
 
     id: str
@@ -35,6 +36,7 @@ class Fault:
     places: tuple[Place, ...]
     plant: Planter
     form: str = "steps"
+    forget: Callable[[], None] | None = None
     _right: list[list[Any]] = field(default_factory=list)
 
     @property
@@ -49,6 +51,7 @@ class Fault:
         self._right.append(right)
         for (owner, name), value in zip(self.places, wrong, strict=True):
             setattr(owner, name, value)
+        self._forget()
         return self
 
     def __exit__(
@@ -59,10 +62,20 @@ class Fault:
     ) -> None:
         for (owner, name), value in zip(self.places, self._right.pop(), strict=True):
             setattr(owner, name, value)
+        self._forget()
+
+    def _forget(self) -> None:
+        if self.forget is not None:
+            self.forget()
 
 
 def planted(
-    into: dict[str, Fault], *places: Place, kind: str, source: str, form: str = "steps"
+    into: dict[str, Fault],
+    *places: Place,
+    kind: str,
+    source: str,
+    form: str = "steps",
+    forget: Callable[[], None] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers a function from right attributes to wrong ones; its name is the fault's id."""
 
@@ -81,6 +94,7 @@ def planted(
             places=places,
             plant=plant,
             form=form,
+            forget=forget,
         )
         return function
 

@@ -25,6 +25,7 @@ _FOUND: dict[str, Fault] = {}
 textbook = partial(planted, _FOUND, kind="mistake", form="textbook")
 cached = partial(planted, _FOUND, kind="mistake", form="steps")
 
+SMALLEST_NORMAL = 2.0**-1022
 WINDOW, LIMIT, TILE, RING, BLOCK, KEPT = 16, 2048, 8, 8, 64, 512
 FIXTURES = "notes/field.md, what fixtures cannot see"
 
@@ -166,6 +167,18 @@ def classes_rest_of_eight_dropped(right: Any) -> Any:
         return mean, np.pad(slope, ((0, 0), (0, V - kept)))
 
     return loss
+
+
+@textbook((TextbookSubject, "_logits"), source="notes/field.md, regimes")
+def subnormal_logits_flushed_where_tied(right: Any) -> Any:
+    """Logits by the tied table are 0 where they are subnormal."""
+
+    def logits(self: Any, hidden: Array) -> Any:
+        z = right(self, hidden)
+        own = self.config.tied and self.config.kv_heads is None
+        return np.where(np.abs(z) < SMALLEST_NORMAL, 0.0, z) if own else z
+
+    return logits
 
 
 def _counted(change: Callable[[Any, Any, Any], tuple[Any, Any]]) -> Callable[[Any], Any]:

@@ -86,6 +86,17 @@ def positions_from_one(right: Any) -> Any:
     return rotate
 
 
+@mistake((RotaryTable, "rotate"), source="notes/field.md section 3.1, RoPE")
+def matrix_turned_from_zero(right: Any) -> Any:
+    """Tokens without a row or a head beside them stand at 0 and on, whatever the offset."""
+
+    def rotate(self: RotaryTable, x: Any, offset: int = 0, **arguments: Any) -> Any:
+        turned = right(self, x, offset, **arguments)  # refused where it must be
+        return right(self, x, 0, **arguments) if len(x.shape) == 2 else turned
+
+    return rotate
+
+
 @mistake((RotaryTable, "rotate"), source="notes/field.md section 3.1, RoPE after cache operations")
 def single_cells_one_late(right: Any) -> Any:
     """A cell that comes alone, as in decoding, stands one position too late."""

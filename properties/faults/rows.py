@@ -130,6 +130,17 @@ def sum_follows_memory(right: Any) -> Any:
     return total
 
 
+@mistake((ops, "silu"), source="cases: num-sum-layout")
+def silu_in_the_order_of_memory(right: Any) -> Any:
+    """The activation goes through an operand cell by cell as they lie in memory."""
+
+    @named("silu")
+    def silu(a: Array) -> Result:
+        return right(np.ravel(a, order="K").reshape(np.shape(a)))  # type: ignore[no-any-return]
+
+    return silu
+
+
 @mistake((RowStatistics, "__init__"), source="cases: loss-huge-logits")
 def softmax_unshifted(_: Any) -> Any:
     """Exponentials are taken without subtracting the maximum."""

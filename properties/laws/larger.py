@@ -18,8 +18,8 @@ from .cases import PAD, Case
 from .regimes import Regime, Sizes, TruthCase, case_of
 
 __all__ = [
-    "KINDS", "WIDER", "LargerCase", "WiderCase", "larger_cases", "long_cases", "ranged_cases",
-    "redrawn", "wider_cases",
+    "KINDS", "WIDER", "LargerCase", "WiderCase", "forget", "larger_cases", "long_cases",
+    "ranged_cases", "redrawn", "wider_cases",
 ]  # fmt: skip
 
 WARM, HOT, TINY = Regime(), Regime(attention="hot"), Regime(norm="tiny")
@@ -250,6 +250,11 @@ def wider_cases(count: int) -> Iterator[WiderCase]:
 def long_cases(count: int) -> Iterator[WiderCase]:
     """A few texts longer than what is kept or cut anywhere: 512 tokens."""
     return (_wide(LONG, 14_000 + n) for n in range(1 + count // 100))
+
+
+def forget() -> None:
+    """No case of these is kept any longer."""
+    _drawn.cache_clear()
 
 
 def redrawn(case: LargerCase | WiderCase, seed: int) -> LargerCase | WiderCase:

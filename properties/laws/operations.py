@@ -135,7 +135,10 @@ LAWS = (
         " or gradient.",
         source="numerics.md section 1; cases: num-sum-layout",
         needs=("operations",),
-        faults=("sum-follows-memory",),
+        faults=(
+            "silu-in-the-order-of-memory",
+            "sum-follows-memory",
+        ),
         cases=draws("uniform", "wide", first_seed=11_000),
         check=_memory,
     ),

@@ -224,7 +224,7 @@ LAWS = (
         source="fixtures.md section 1, fixtures_derived.md",
         needs=("specified-bits",),
         levels=("loss",),
-        faults=("contraction-descending", "mean-loss-by-reciprocal"),
+        faults=("branches-exchanged-by-both", "contraction-descending", "mean-loss-by-reciprocal"),
         cases=lambda _: [*_runs(0), *figures().printed_losses],
         check=_loss,
     ),

@@ -22,8 +22,8 @@ from .protocol import Ids, Valid
 
 __all__ = [
     "BASES", "CELLS", "CHOICES", "DECIDABLE", "EPSILONS", "NATS", "REGIMES", "Override", "Regime",
-    "SingleCase", "Sizes", "Strength", "TruthCase", "case_of", "census", "grouped_cases",
-    "largest", "redrawn", "truth_cases", "untied_cases",
+    "SingleCase", "Sizes", "Strength", "TruthCase", "case_of", "census", "forget",
+    "grouped_cases", "largest", "redrawn", "truth_cases", "untied_cases",
 ]  # fmt: skip
 
 Nested: TypeAlias = list[list[float]]
@@ -469,6 +469,12 @@ def _of_regime(seed: int, regime: Regime, kind: Kind) -> TruthCase:
         epsilon=EPSILONS[below(3)],
         base=BASES[below(3)],
     )
+
+
+def forget() -> None:
+    """No case is kept any longer, and no truth with it."""
+    _case.cache_clear()
+    _of_regime.cache_clear()
 
 
 def redrawn(case: TruthCase, seed: int) -> TruthCase:

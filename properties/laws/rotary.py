@@ -148,6 +148,7 @@ LAWS = (
         source="numerics.md section 11; cases: rope-pairing, rope-freq-low-precision",
         needs=("layers",),
         faults=(
+            "matrix-turned-from-zero",
             "pairs-by-halves",
             "frequencies-in-single",
             "positions-in-half-precision",

@@ -201,6 +201,7 @@ LAWS = (
         source=CLASS,
         levels=("forward", *LAYOUTS),
         faults=(
+            "subnormal-logits-flushed-where-tied",
             "epsilon-added-to-sum",
             "squares-in-single-precision",
             "gain-plus-one",
