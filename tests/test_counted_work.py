@@ -28,6 +28,14 @@ ORACLE_RUNS = {
     "truth.loss": 1,
     "truth.gradients": 1,
     "truth.cached-logits": 1,
+    "sizes.logits": 1,
+    "sizes.loss": 1,
+    "sizes.gradients": 1,
+    "sizes.cached-logits": 1,
+    "sizes.scalar-bits": 1,
+    "ranges.logits": 1,
+    "ranges.gradients": 1,
+    "session.cached-rows": 1,
 }
 
 
