@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
 from typing import Any
@@ -73,6 +73,18 @@ def _row(implementation: Capable, output: Any, case: TruthCase) -> Any:
     return row
 
 
+def _steps(session: Any, ids: Sequence[int], script: tuple[int, ...]) -> Iterator[tuple[int, Any]]:
+    """How many tokens are read, and the output, after each step."""
+    done = 0
+    for step, size in enumerate(script):
+        tokens = ids[done : done + abs(size)]
+        done += len(tokens)
+        if step == 0:
+            yield done, session.prefill(tokens)
+        else:
+            yield done, session.decode(*tokens) if size < 0 else session.extend(tokens)
+
+
 def cached_logits(implementation: Capable, case: TruthCase) -> Finding:
     """Each split of the first row; what it does not ask for counts as right."""
 
@@ -81,14 +93,7 @@ def cached_logits(implementation: Capable, case: TruthCase) -> Finding:
         for script in _scripts(len(ids)):
             actual = answer.doubles[0].copy()
             with _opened(implementation.session()) as session:
-                done = 0
-                for step, size in enumerate(script):
-                    tokens = ids[done : done + abs(size)]
-                    done += len(tokens)
-                    if step == 0:
-                        output = session.prefill(tokens)
-                    else:
-                        output = session.decode(*tokens) if size < 0 else session.extend(tokens)
+                for done, output in _steps(session, ids, script):
                     actual[0, done - 1] = _row(implementation, output, case)
             yield Compared(f"{_told(script)}: logits", answer, actual, largest(answer))
 
