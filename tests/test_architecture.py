@@ -87,6 +87,7 @@ MAY_IMPORT = {
         *LAW_TOOLS,
         *MODEL_TOOLS,
         "properties.narrow_ops",
+        "properties.subjects",
         "properties.textbook",
     },
     "properties.subjects": COMMAND,
