@@ -21,7 +21,7 @@ from logitproof.properties.verify.plain import from_plain, to_plain
 from logitproof.properties.verify.reseeding import drawn_from
 from logitproof.properties.verify.shrinking import smaller
 
-QUICK, CI = 25, 100
+QUICK, CI, SOAK = 25, 100, 250
 USUAL_EPSILONS = (1e-6, 1e-5, 1e-2)
 
 
@@ -56,7 +56,7 @@ PROMISES: dict[str, Any] = {
 def test_every_kind_is_in_the_smallest_run_and_more_in_larger_ones() -> None:
     assert [case.larger for case in larger_cases(QUICK)] == list(KINDS) == list(PROMISES)
     assert [case.larger for case in wider_cases(QUICK)] == list(WIDER)
-    assert len([*larger_cases(CI)]) > len(KINDS)
+    assert len([*larger_cases(SOAK)]) > len(KINDS)
     assert len([*wider_cases(CI)]) > len(WIDER)
 
 
@@ -90,7 +90,7 @@ def test_ranges_are_no_documents_and_positions_no_places() -> None:
 
 
 def test_a_long_text_is_beyond_what_is_kept() -> None:
-    assert [len(case.ids[0]) > 512 for case in long_cases(CI)] == [True, True]
+    assert [len(case.ids[0]) > 512 for case in long_cases(SOAK)] == [True, True]
 
 
 @pytest.mark.parametrize("case", [*larger_cases(QUICK), *wider_cases(QUICK)][::5], ids=str)

@@ -159,7 +159,7 @@ KINDS: Mapping[str, Make] = MappingProxyType({
     "one class": _one_class,
 })  # fmt: skip
 LEAST = len(KINDS)  # every kind is in the smallest run
-SHARE = 4  # ordinary cases for one of these, whose truth is dear
+SHARE = 6  # ordinary cases for one of these, whose truth is dear
 
 
 @cache
@@ -225,7 +225,7 @@ LONG = "long text"
 
 def _wide(larger: str, seed: int) -> WiderCase:
     b = Below(seed)
-    chosen = USUAL | ({"T": 513 + b.pick(150)} if larger == LONG else WIDER[larger](b))
+    chosen = USUAL | ({"T": 513 + b.pick(32)} if larger == LONG else WIDER[larger](b))
     B, T, V = (chosen[name] for name in "BTV")
     config = Config(
         vocabulary_size=V,
@@ -248,8 +248,8 @@ def wider_cases(count: int) -> Iterator[WiderCase]:
 
 
 def long_cases(count: int) -> Iterator[WiderCase]:
-    """A few texts longer than what is kept or cut anywhere: 512 tokens."""
-    return (_wide(LONG, 14_000 + n) for n in range(1 + count // 100))
+    """Texts longer than what is kept or cut anywhere: 512 tokens. One, or two of many cases."""
+    return (_wide(LONG, 14_000 + n) for n in range(1 + count // 250))
 
 
 def forget() -> None:

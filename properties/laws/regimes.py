@@ -490,12 +490,17 @@ def truth_cases(count: int) -> Iterator[TruthCase]:
 
 def grouped_cases(count: int) -> Iterator[TruthCase]:
     """Cases in which several heads read one key/value head."""
-    return (_case(number, GROUPED) for number in range(count))
+    return (_case(number, GROUPED) for number in range(_fewer(count)))
+
+
+def _fewer(count: int) -> int:
+    """Half as many, but every regime once: the two kinds share all else with ordinary cases."""
+    return max(min(count, len(REGIMES) + 4), count // 2)
 
 
 def untied_cases(count: int) -> Iterator[TruthCase]:
     """Cases whose head has a matrix of its own."""
-    return (_case(number, UNTIED) for number in range(count))
+    return (_case(number, UNTIED) for number in range(_fewer(count)))
 
 
 def census(regimes: Iterable[tuple[str, ...]]) -> dict[str, int]:
