@@ -25,7 +25,7 @@ from logitproof.properties.laws.regimes import (
 from logitproof.properties.laws.truth import LAWS, Compared, finding
 from logitproof.properties.leaning import LEANS, LeaningSubject
 from logitproof.properties.reordering import ReorderedSubject
-from logitproof.properties.scalar import C_LIBRARY
+from logitproof.properties.scalar import C_LIBRARY, Layout
 from logitproof.properties.subjects import CoreSubject, ScalarSubject
 from logitproof.properties.textbook import Forms, TextbookSubject
 from logitproof.properties.truth import BINARY32, BINARY64, Format
@@ -102,12 +102,25 @@ LOSS_WITHOUT_END = case_of(
     overrides=(Override(name="blocks.0.ffn.gate.weight", place=2, value=1e17),),
 )
 
+# Slopes of 1e-186 cancel in the primitives down to 1e-317; fifty digits leave 1e-237 of them.
+CANCELLED = replace(
+    case_of(
+        Sizes(T=3, V=3, heads=2, F=2), 1, Regime(values="zeros", logits="thousand", layout="padded")
+    ),
+    ids=[[1, 1, -1, -1]],
+    targets=[[2, 2, -1, -1]],
+    valid=[[True, True, False, False]],
+    layout=Layout.packed([[2]], 4),
+    segments=((2,),),
+)
+
 
 @pytest.mark.property
 @given(decoder_cases())
 @example(LATE_FACTOR)
 @example(NO_DIGIT_LEFT)
 @example(LOSS_WITHOUT_END)
+@example(CANCELLED)
 def test_drawn_decoders_are_consistent_with_rounding(case: TruthCase) -> None:
     law = REGISTRY["truth.gradients"]
     assert law.check(TextbookSubject(), case).difference is None  # type: ignore[union-attr]
@@ -117,6 +130,7 @@ def test_drawn_decoders_are_consistent_with_rounding(case: TruthCase) -> None:
 @given(decoder_cases(), st.integers(0, 2**32 - 1))
 @example(LATE_FACTOR, 0)
 @example(LOSS_WITHOUT_END, 0)
+@example(CANCELLED, 0)
 def test_no_order_of_factors_is_a_mistake(case: TruthCase, seed: int) -> None:
     found = [law.check(ReorderedSubject(seed), case) for law in LAWS]
     assert [f.difference for f in found if f.difference] == []  # type: ignore[union-attr]
@@ -240,3 +254,9 @@ def test_overflow_must_be_refused_by_who_refuses(subject: Any, holds: bool) -> N
     case = case_of(SIZES, 1, Regime(values="overflow"))
     found = REGISTRY["truth.logits"].check(subject, case)
     assert (found.difference is None) == holds  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("decoder", [TextbookSubject, CoreSubject, lambda: ReorderedSubject(0)])
+def test_slopes_that_cancel_in_the_primitives_are_followed_to_the_end(decoder: Any) -> None:
+    law: Any = REGISTRY["truth.gradients"]
+    assert law.check(decoder(), CANCELLED).difference is None
