@@ -1,6 +1,6 @@
 """Laws over what a caller hands in: the numbers taken, the integers taken, documents as batches."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from .components import Components
 from .difference import Difference, first_difference
 from .drawn import Draw, draws, equal, first
 from .law import Law
+from .telling import tells
 
 __all__ = ["LAWS"]
 
@@ -112,21 +113,6 @@ def _ragged() -> Iterator[tuple[str, str, object]]:
     yield "an array of 33 axes", ragged, np.zeros((1,) * 33, dtype=np.int64)
 
 
-def _refusal(
-    what: str, call: Callable[[], object], code: str, **facts: object
-) -> Difference | None:
-    """None where the call is refused with this code and, as far as they are given, these facts."""
-    try:
-        call()
-    except ValueError as refused:
-        found = str(getattr(refused, "code", type(refused).__name__))
-        known = {name: getattr(refused, name, "nothing") for name in facts}
-        return equal(f"refusal of {what}", code, found) or (
-            equal(f"facts of the refusal of {what}", facts, known) if found == code else None
-        )
-    return Difference(what=what, expected=code, actual="taken")
-
-
 def _numbers(implementation: Components, draw: Draw) -> Difference | None:
     parts, g = implementation.parts, draw.generator()
     shape = draw.below(g, 3), draw.below(g, 4)
@@ -150,19 +136,20 @@ def _numbers(implementation: Components, draw: Draw) -> Difference | None:
         *_beyond(),
     ]
     return first(d for case in wanted for d in one(*case)) or first(
-        _refusal(what, lambda given=given: parts.constant(given), code, **_at(code, at))  # type: ignore[misc]
+        tells(what, code, lambda given=given: parts.constant(given), **_at(code, at))  # type: ignore[misc]
         for what, code, given, at in _no_numbers()
     ) or first(
-        _refusal(f"{what}, as an operand", lambda given=given: parts.ops.exp(given), code)  # type: ignore[misc]
+        tells(f"{what}, as an operand", code, lambda given=given: parts.ops.exp(given))  # type: ignore[misc]
         for what, code, given, _ in _no_numbers()
     ) or first(
-        _refusal(f"cosine of {what}", lambda given=given: parts.floats.cos(given), code)  # type: ignore[misc]
+        tells(f"cosine of {what}", code, lambda given=given: parts.floats.cos(given))  # type: ignore[misc]
         for what, code, given, _ in _no_numbers()
         if isinstance(given, np.ndarray) and given.ndim == 1 and type(given) is np.ndarray
-    ) or _refusal(
+    ) or tells(
         "a matrix of single precision as indices",
+        "index/not-an-integer",
         lambda: parts.ops.gather_rows(zeros, indices=zeros.astype(np.float32)),
-        "index/not-an-integer", at=0,
+        at=0,
     )  # fmt: skip
 
 
@@ -194,25 +181,26 @@ def _integers(implementation: Components, draw: Draw) -> Difference | None:
         d
         for what, code, given, at in _no_integers()
         for d in (
-            _refusal(
+            tells(
                 what,
-                lambda given=given: parts.ops.gather_rows(table, indices=given),  # type: ignore[misc]
                 code,
+                lambda given=given: parts.ops.gather_rows(table, indices=given),  # type: ignore[misc]
                 **({} if at is None else {"at": at, "bound": 101}),
             ),
         )
     ) or first(
-        _refusal(
+        tells(
             f"index {n} in {how}",
+            "index/gather-index-out-of-bounds",
             lambda given=given: parts.ops.gather_rows(table, indices=given),  # type: ignore[misc]
-            "index/gather-index-out-of-bounds", at=1, index=n, bound=101,
+            at=1, index=n, bound=101,
         )
         for n, how, given in _out_of_bounds()
     ) or first(
         equal(f"state of seed {seed!r}", int(seed), drawn(seed).state)
         for seed in (0, SIZES - 1, np.uint64(SIZES - 1), np.int8(7))
     ) or first(
-        _refusal(what, call, "index/not-an-integer", at=0, bound=SIZES)
+        tells(what, "index/not-an-integer", call, at=0, bound=SIZES)
         for what, call in (
             ("a seed that is a float", lambda: drawn(1.0)),
             ("lengths that are floats", lambda: _layout(parts, [1.0])),
