@@ -358,7 +358,7 @@ class Decoder:
         self.parameters = MappingProxyType({p.name: p for p in ordered})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A deep copy or pickle is a decoder over copies, tied like this one, admitted by nobody."""
+        """A deep copy or pickle: a decoder over copies, tied like this one, admitted by nobody."""
         make = partial(Decoder.from_parameters, kernel=self.kernel)
         return make, (self.config, list(self.parameters.values()))
 
