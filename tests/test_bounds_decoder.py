@@ -28,7 +28,7 @@ from logitproof.properties.reordering import ReorderedSubject
 from logitproof.properties.scalar import C_LIBRARY, Layout
 from logitproof.properties.subjects import CoreSubject, ScalarSubject
 from logitproof.properties.textbook import Forms, TextbookSubject
-from logitproof.properties.truth import BINARY32, BINARY64, Format
+from logitproof.properties.truth import BINARY32, BINARY64, Format, Truth, truth_of
 
 FORMS = (
     Forms(),
@@ -46,6 +46,12 @@ OVERFLOWING = {"inverse-root-by-sqrt", "softmax-maximum-of-batch"}  # where the 
 ORDERS = [f for f in FAULTS.values() if f.kind == "order" and f.id not in OVERFLOWING]
 COARSE = Format(unit=2.0**-44, eta=2.0**-1074, largest=BINARY64.largest)
 SIZES = Sizes(B=1, T=3, V=4, head_width=4, F=2)
+
+
+def shallow(case: TruthCase) -> Truth:
+    return truth_of(
+        case.config, case.weights, case.ids, case.targets, case.layout, case.valid, digits=50
+    )
 
 
 def findings(law: Any, subject: DecoderUnderTest, count: int) -> list[Finding]:
@@ -260,3 +266,24 @@ def test_overflow_must_be_refused_by_who_refuses(subject: Any, holds: bool) -> N
 def test_slopes_that_cancel_in_the_primitives_are_followed_to_the_end(decoder: Any) -> None:
     law: Any = REGISTRY["truth.gradients"]
     assert law.check(decoder(), CANCELLED).difference is None
+
+
+@pytest.mark.parametrize("decoder", [TextbookSubject, CoreSubject, lambda: ReorderedSubject(0)])
+def test_what_the_digits_leave_out_is_no_mistake(decoder: Any) -> None:
+    law: Any = REGISTRY["truth.gradients"]
+    case = replace(CANCELLED)
+    vars(case)["truth"] = shallow(case)
+    assert law.check(decoder(), case).difference is None
+
+
+@pytest.mark.property
+@given(decoder_cases())
+@example(CANCELLED)
+def test_the_truth_knows_its_own_error(case: TruthCase) -> None:
+    few, many = shallow(case).gradients.values(), case.truth.gradients.values()
+    errors = [
+        abs(float(a - b)) - own
+        for x, y in zip(few, many, strict=True)
+        for a, b, own in zip(x.values, y.values, x.roundings.own, strict=True)
+    ]
+    assert max(errors) <= 0.0

@@ -58,23 +58,29 @@ BINARY16 = Format(unit=2.0**-11, eta=2.0**-25, largest=(2.0 - 2.0**-10) * 2.0**1
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Roundings:
-    """Per output what multiplies the unit, and what multiplies eta."""
+    """Per output what multiplies the unit, what multiplies eta, and the truth's own error."""
 
     relative: Array
     absolute: Array
+    own: Array
 
     @classmethod
     def none(cls, count: int) -> Roundings:
         """Nothing known: unbounded."""
-        return cls(relative=np.full(count, np.inf), absolute=np.zeros(count))
+        nothing = np.zeros((2, count))
+        return cls(relative=np.full(count, np.inf), absolute=nothing[0], own=nothing[1])
 
     def part(self, start: int, end: int) -> Roundings:
         """Some outputs."""
-        return Roundings(relative=self.relative[start:end], absolute=self.absolute[start:end])
+        kept = slice(start, end)
+        return Roundings(
+            relative=self.relative[kept], absolute=self.absolute[kept], own=self.own[kept]
+        )
 
     def bounds(self, format: Format = BINARY64) -> Array:
         """How far each output may lie from the truth, second order included by SAFETY."""
-        return SAFETY * (format.unit * self.relative + format.eta * self.absolute)
+        rounded = format.unit * self.relative + format.eta * self.absolute
+        return SAFETY * rounded + self.own
 
 
 def roundings(record: Record, border: int, outputs: Sequence[Recorded]) -> tuple[Roundings, Array]:
@@ -95,7 +101,8 @@ def roundings(record: Record, border: int, outputs: Sequence[Recorded]) -> tuple
         weights[:border] = np.abs(reads) + np.abs(adjoints[:border] - reads)
         bounds = (np.array(v) @ weights for v in (record.sizes, record.counts))
         relative, absolute = (np.where(np.isnan(bound), np.inf, bound) for bound in bounds)
-    return Roundings(relative=relative, absolute=absolute), adjoints
+    own = np.zeros(len(outputs))  # the same sum with a unit that is nothing beside the format's
+    return Roundings(relative=relative, absolute=absolute, own=own), adjoints
 
 
 def carried(

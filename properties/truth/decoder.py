@@ -96,12 +96,14 @@ def truth_of(
     layout: Layout | None = None,
     valid: Sequence[Sequence[bool]] | None = None,
     format: Format = BINARY64,
+    digits: int = DIGITS,
 ) -> Truth:
     """The answers for one batch. Source: notes/bounds.md
 
     format: in which the programs compute; weights are taken over exactly whatever it is
+    digits: carried; a slope whose terms cancel beyond them has the rest in its bound
     """
-    with mp.workdps(DIGITS), np.errstate(all="ignore"):  # an infinite bound decides nothing
+    with mp.workdps(digits), np.errstate(all="ignore"):  # an infinite bound decides nothing
         arithmetic = recording()
         record = arithmetic.record
         decoder = ScalarDecoder(config, weights, arithmetic)
@@ -129,7 +131,8 @@ def _answers(
     format: Format,
 ) -> Truth:
     inputs = [x for value in decoder.weights.values() for row in value for x in row]
-    exact = iter(slopes(record, result.loss, inputs))
+    found, own = slopes(record, result.loss, inputs)
+    exact = iter(found)
     values = {n: [next(exact) for _ in _flat(v)] for n, v in decoder.weights.items()}
     logits, written = _flat(result.logits), {n: _flat(v) for n, v in result.gradients.items()}
     outputs = [*logits, result.loss, *(x for value in written.values() for x in value)]
@@ -140,6 +143,7 @@ def _answers(
         losses = reverse_losses(rows, decoder.weights, adjoints[:, first], format.low)
         moved.absolute[first + 1 :] += carried(record, border, losses, inputs)
         reach = float(np.abs(adjoints[[x.index for x in inputs], :first]).max())
+    moved.own[first + 1 :] = own
     B, T = len(result.logits), len(result.logits[0])
     gradients, start = {}, first + 1
     for name, shape in config.parameter_shapes().items():

@@ -15,7 +15,7 @@ import mpmath
 from mpmath import mp
 
 __all__ = [
-    "DIGITS", "FORMS", "FUNCTION_ULP", "Real", "Record", "Recorded",
+    "DIGITS", "FORMS", "FUNCTION_ULP", "LOST", "Real", "Record", "Recorded",
     "WRITTEN_OUT", "slopes",
 ]  # fmt: skip
 
@@ -24,6 +24,8 @@ Real: TypeAlias = Any  # mpmath.mpf, which has no types
 # Fifty are wanted of every answer, eighty more are carried: the slopes of primitives cancel where
 # the written rules, and so the bounds, have nothing to cancel.
 DIGITS = 130
+LOST = 30  # digits of a sum, beside the magnitudes of its terms, left to what made the terms
+_TINY = 2.0**-1074
 FORMS = 4  # roundings granted to each operation of the record: its other textbook forms have them
 FUNCTION_ULP = 4.0  # of exp log log1p sin cos pow, as vector libraries declare; 1 ulp <= 2 u |v|
 
@@ -233,15 +235,31 @@ def _steep(slope: Real, run: float) -> float:
     return max(near, run, key=abs)
 
 
-def slopes(record: Record, output: Recorded, inputs: Sequence[Recorded]) -> list[Real]:
-    """d output / d input for every input, by one walk back over the record, to 50 digits."""
+def slopes(
+    record: Record, output: Recorded, inputs: Sequence[Recorded]
+) -> tuple[list[Real], list[float]]:
+    """d output / d input for every input, by one walk back over the record, and its error.
+
+    An input's slope is a sum over all paths to it. Where they cancel, what is left of it is no
+    better than 10^(LOST - digits) times the sum of their magnitudes, which the same walk adds up:
+    never too small, as what underflows there is rounded away from zero.
+    """
     zero = mpmath.mpf(0)
     adjoints: list[Real] = [zero] * (output.index + 1)
+    magnitudes = [0.0] * (output.index + 1)
     if output.index >= 0:
-        adjoints[output.index] = mpmath.mpf(1)
+        adjoints[output.index], magnitudes[output.index] = mpmath.mpf(1), 1.0
     for index in range(output.index, -1, -1):
-        adjoint = adjoints[index]
-        if adjoint:
-            for source, slope in zip(*record.operands[index], strict=True):
-                adjoints[source] += adjoint * slope
-    return [adjoints[x.index] if x.index <= output.index else zero for x in inputs]
+        adjoint, magnitude = adjoints[index], magnitudes[index]
+        if not magnitude:
+            continue
+        (sources, slopes), steep = record.operands[index], record.steep[index]
+        for source, slope, near in zip(sources, slopes, steep, strict=True):
+            adjoints[source] += adjoint * slope
+            magnitudes[source] += magnitude * (abs(near) or _TINY) or _TINY
+    own = 10.0 ** (LOST - mp.dps)
+    reached = [x.index if x.index <= output.index else -1 for x in inputs]
+    return (
+        [adjoints[i] if i >= 0 else zero for i in reached],
+        [magnitudes[i] * own if i >= 0 else 0.0 for i in reached],
+    )
