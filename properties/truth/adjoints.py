@@ -22,16 +22,19 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .recording import Record, Recorded
+from .recording import Bend, Record, Recorded
 
 __all__ = [
     "BFLOAT16", "BINARY16", "BINARY32", "BINARY64", "SAFETY", "Format", "Roundings", "carried",
-    "roundings",
+    "roundings", "straighten",
 ]  # fmt: skip
 
 Array: TypeAlias = NDArray[np.float64]
 
 SAFETY = 2.0  # for the higher orders; ample while bound / |y| < 1e-4. Source: notes/bounds.md
+STRAIGHT = 2.0**-10  # of a function's scale: SAFETY holds for its bend
+ROUNDS = 16  # of looking at functions again; what grows still has no bound
+UNBOUNDED = 1e300  # times nothing, it is nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +106,54 @@ def roundings(record: Record, border: int, outputs: Sequence[Recorded]) -> tuple
         relative, absolute = (np.where(np.isnan(bound), np.inf, bound) for bound in bounds)
     own = np.zeros(len(outputs))  # the same sum with a unit that is nothing beside the format's
     return Roundings(relative=relative, absolute=absolute, own=own), adjoints
+
+
+def straighten(record: Record, format: Format, border: int | None = None) -> None:
+    """Widens elementary functions by what a rounded argument does to them beyond their slope.
+
+    Where rounding leaves so little of a score that another one may win, exp is no straight line.
+    What one function is widened by may bend those after it, so they are all looked at again.
+    """
+    arguments = [bend.argument for bend in record.bends]
+    border = len(record) if border is None else border
+    if _all_straight(record, format):
+        return
+    granted = np.zeros(len(arguments))
+    for turn in range(ROUNDS):
+        bounds = roundings(record, border, arguments)[0].bounds(format)
+        needed = np.array(
+            [_needed(b, x) for b, x in zip(record.bends, bounds.tolist(), strict=True)]
+        )
+        needed = np.minimum(needed / format.unit, UNBOUNDED)
+        if not (needed > granted).any():
+            return
+        if turn == ROUNDS - 1:
+            needed[needed > 0.0] = UNBOUNDED
+        needed = np.maximum(needed, granted)
+        for bend, more in zip(record.bends, (needed - granted).tolist(), strict=True):
+            record.sizes[bend.result.index] += more
+        granted = needed
+
+
+def _all_straight(record: Record, format: Format) -> bool:
+    """Whether all arguments together move by next to nothing, whichever way their paths point."""
+    weights = [0.0] * len(record)
+    for bend in record.bends:
+        weights[bend.argument.index] += 1.0 / bend.scale
+    for index in range(len(record) - 1, -1, -1):
+        weight = weights[index]
+        if weight:
+            for source, slope in zip(record.operands[index][0], record.steep[index], strict=True):
+                weights[source] += weight * abs(slope)
+    unit, eta = (float(np.dot(weights, x)) for x in (record.sizes, record.counts))
+    return SAFETY * (format.unit * unit + format.eta * eta) < STRAIGHT  # not so where it is NaN
+
+
+def _needed(bend: Bend, bound: float) -> float:
+    if bound < STRAIGHT * bend.scale:
+        return 0.0
+    excess = bend.excess(bound)
+    return math.inf if math.isnan(excess) else excess
 
 
 def carried(

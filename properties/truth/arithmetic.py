@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import mpmath
@@ -47,19 +49,31 @@ def recording() -> Recording:
 
     def exp(x: Recorded) -> Recorded:
         value = mp.exp(x.value)
-        return record.function(x, value, value)
+        run = _run(math.exp, x.run)
+        near = float(value)
+
+        def excess(b: float) -> float:  # where exp x is nothing, e^b may be all
+            return _run(math.exp, x.near + b) - near * (1.0 + b)
+
+        return record.function(x, value, value, (run, run), 1.0, excess)
 
     def log(x: Recorded) -> Recorded:
-        return record.function(x, mp.log(x.value), 1 / x.value)
+        run = _run(math.log, x.run), 1.0 / (x.run or math.nan)
+        return record.function(x, mp.log(x.value), 1 / x.value, run, x.near, _logarithm(x.near))
 
     def log1p(x: Recorded) -> Recorded:
-        return record.function(x, mp.log1p(x.value), 1 / (1 + x.value))
+        one = 1.0 + x.run
+        run = _run(math.log1p, x.run), 1.0 / (one or math.nan)
+        value, slope = mp.log1p(x.value), 1 / (1 + x.value)
+        return record.function(x, value, slope, run, 1.0 + x.near, _logarithm(1.0 + x.near))
 
     def sin(x: Recorded) -> Recorded:
-        return record.function(x, mp.sin(x.value), mp.cos(x.value))
+        run = math.sin(x.run), math.cos(x.run)
+        return record.function(x, mp.sin(x.value), mp.cos(x.value), run, 1.0, _turn)
 
     def cos(x: Recorded) -> Recorded:
-        return record.function(x, mp.cos(x.value), -mp.sin(x.value))
+        run = math.cos(x.run), -math.sin(x.run)
+        return record.function(x, mp.cos(x.value), -mp.sin(x.value), run, 1.0, _turn)
 
     def power(base: Recorded, exponent: Recorded) -> Recorded:
         """base^exponent, of constants alone; the exponent was rounded, maybe twice."""
@@ -81,3 +95,21 @@ def recording() -> Recording:
         is_finite=lambda x: bool(mpmath.isfinite(x.value)),
         record=record,
     )
+
+
+def _run(function: Callable[[float], float], x: float) -> float:
+    """What doubles have for it; NaN where they have nothing."""
+    try:
+        return function(x)
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def _logarithm(x: float) -> Callable[[float], float]:
+    """How far log(x - b) lies below the tangent at x."""
+    return lambda b: -_run(math.log1p, -b / x) - b / x
+
+
+def _turn(b: float) -> float:
+    """The slope of a sine turns by no more than b."""
+    return b * b / 2.0

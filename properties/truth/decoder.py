@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from logitproof.properties.scalar import Config, Layout, Result, ScalarDecoder
 from logitproof.properties.scalar.forward import Head, Norm, Row
 
-from .adjoints import BINARY64, Format, Roundings, carried, roundings
+from .adjoints import BINARY64, Format, Roundings, carried, roundings, straighten
 from .arithmetic import recording
 from .orders import grant_forward_orders, reverse_losses
 from .recording import DIGITS, FORMS, FUNCTION_ULP, WRITTEN_OUT, Real, Record, slopes
@@ -118,6 +118,7 @@ def truth_of(
         result = decoder.finished(rows, targets, valid)
         for loss in result.losses:  # log(1 + tail) rounds 1 + tail
             record.widen(loss, FORMS, 1.0)
+        straighten(record, format, border)
         return _answers(config, decoder, record, rows, border, result, format)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -13,7 +14,7 @@ from logitproof.properties.scalar import Arithmetic, Config, Layout
 from logitproof.properties.scalar.conventions import Conventions
 from logitproof.properties.scalar.foreign import Foreign
 
-from .adjoints import roundings
+from .adjoints import BINARY64, roundings, straighten
 from .arithmetic import recording
 from .decoder import Answer
 from .recording import DIGITS, Recorded
@@ -43,8 +44,9 @@ def foreign_logits(
         record = arithmetic.record
 
         def erf(x: Recorded) -> Recorded:
-            slope = 2 / mp.sqrt(mp.pi) * mp.exp(-x.value * x.value)
-            return record.function(x, mp.erf(x.value), slope)
+            value, slope = mp.erf(x.value), 2 / mp.sqrt(mp.pi) * mp.exp(-x.value * x.value)
+            run = math.erf(x.run), 2.0 / math.sqrt(math.pi) * math.exp(-x.run * x.run)
+            return record.function(x, value, slope, run, 1.0, lambda b: b * b)  # |erf''| < 1
 
         given = {
             name: [[record.parameter(mpmath.mpf(v)) for v in row] for row in _matrix(value)]
@@ -59,6 +61,7 @@ def foreign_logits(
             cached=cached,
         )
         logits = [x for row in foreign.logits(ids, layout) for cell in row for x in cell]
+        straighten(record, BINARY64)
         moved, _ = roundings(record, len(record), logits)
     vocabulary = len(weights.get("head.weight", weights["token_embedding.weight"]))
     shape = (len(ids), len(ids[0]), vocabulary)

@@ -8,15 +8,16 @@ The rules are those of the primitives alone: + - * / and sums of products, exp, 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import mpmath
 from mpmath import mp
 
 __all__ = [
-    "DIGITS", "FORMS", "FUNCTION_ULP", "LOST", "Real", "Record", "Recorded",
-    "WRITTEN_OUT", "slopes",
+    "DIGITS", "FORMS", "FUNCTION_ULP", "LOST", "WRITTEN_OUT", "Bend", "Real", "Record",
+    "Recorded", "slopes",
 ]  # fmt: skip
 
 Real: TypeAlias = Any  # mpmath.mpf, which has no types
@@ -118,6 +119,20 @@ class Recorded:
     __hash__ = None  # type: ignore[assignment]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bend:
+    """A function of one number that is no straight line.
+
+    scale:  of the argument: moved by a small part of it, the function is straight
+    excess: beyond |slope| b, what moving the argument by b may move the result; NaN: any way
+    """
+
+    argument: Recorded
+    result: Recorded
+    scale: float
+    excess: Callable[[float], float]
+
+
 class Record:
     """A program in the order in which it ran; what is exact alone leaves no entry.
 
@@ -126,6 +141,7 @@ class Record:
               the larger of the two: what roundings before it are multiplied by in a program
     counts:   per entry k, its roundings
     sizes:    per entry the magnitude that they are relative to, times k
+    bends:    its elementary functions
     """
 
     def __init__(self) -> None:
@@ -133,6 +149,7 @@ class Record:
         self.steep: list[tuple[float, ...]] = []
         self.counts: list[float] = []
         self.sizes: list[float] = []
+        self.bends: list[Bend] = []
         self.largest = 0.0
 
     def __len__(self) -> int:
@@ -202,12 +219,26 @@ class Record:
         size, run = sum(x.size for x in terms), sum(x.run for x in terms)
         return self.entry(value, [(x, 1, 1.0) for x in terms], len(terms) + FORMS, size, run)
 
-    def function(self, x: Recorded, value: Real, slope: Real) -> Recorded:
-        """An elementary function of a recorded number."""
+    def function(
+        self,
+        x: Recorded,
+        value: Real,
+        slope: Real,
+        run: tuple[float, float],
+        scale: float,
+        excess: Callable[[float], float],
+    ) -> Recorded:
+        """An elementary function of a recorded number.
+
+        run: what a run in doubles has for the value and the slope; NaN where it has none
+        """
         count = 2 * FUNCTION_ULP + FORMS
-        moved = float(value) + float(slope) * (x.run - x.near)  # near enough for a size
-        size = max(abs(float(value)), abs(moved))
-        return self.entry(value, ((x, slope, float(slope)),), count, size, moved)
+        shown = run if all(map(math.isfinite, run)) else (float(value), float(slope))
+        size = max(abs(float(value)), abs(shown[0]))
+        result = self.entry(value, ((x, slope, shown[1]),), count, size, shown[0])
+        if result.index >= 0:
+            self.bends.append(Bend(argument=x, result=result, scale=scale, excess=excess))
+        return result
 
     def _written(
         self,
