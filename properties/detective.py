@@ -436,8 +436,11 @@ def rejudged(
         subject: Any = make()
         subject.load(config, own)
         actual = _floats(subject.logits(ids, layout))
-        answers = [foreign_logits(config, own, ids, layout, c) for c in (SPECIFIED, conventions)]
         asked, format = np.array(ids) >= 0, _format(subject)
+        answers = [
+            foreign_logits(config, own, ids, layout, c, format=format)
+            for c in (SPECIFIED, conventions)
+        ]
         specified, followed = (_ratio(answer, actual, asked, format) for answer in answers)
     except Exception:  # noqa: BLE001 - whatever a foreign decoder raises, or truth overflows
         return None

@@ -9,7 +9,8 @@ with roundings of its own: a forward entry counts |what comes from reverse reads
 Where rounding leaves few digits of a slope, its own error is not small beside it, and what it
 does to the roundings that it multiplies is no longer of higher order. There |v_i| and the slopes
 are the larger of the true ones and those that a run of the record in doubles meets. One run shows
-how large such noise is, not how large it can be: SAFETY stands for the others.
+how large such noise is, not how large it can be: SAFETY stands for the others, except where the
+argument of an elementary function is off by more than a small part of its scale (`straighten`).
 """
 
 from __future__ import annotations
@@ -114,25 +115,23 @@ def straighten(record: Record, format: Format, border: int | None = None) -> Non
     Where rounding leaves so little of a score that another one may win, exp is no straight line.
     What one function is widened by may bend those after it, so they are all looked at again.
     """
-    arguments = [bend.argument for bend in record.bends]
+    arguments, granted = [b.argument for b in record.bends], np.zeros(len(record.bends))
     border = len(record) if border is None else border
-    if _all_straight(record, format):
-        return
-    granted = np.zeros(len(arguments))
-    for turn in range(ROUNDS):
-        bounds = roundings(record, border, arguments)[0].bounds(format)
-        needed = np.array(
-            [_needed(b, x) for b, x in zip(record.bends, bounds.tolist(), strict=True)]
-        )
-        needed = np.minimum(needed / format.unit, UNBOUNDED)
-        if not (needed > granted).any():
+    with np.errstate(all="ignore"):  # an infinite bound decides nothing
+        if _all_straight(record, format):
             return
-        if turn == ROUNDS - 1:
-            needed[needed > 0.0] = UNBOUNDED
-        needed = np.maximum(needed, granted)
-        for bend, more in zip(record.bends, (needed - granted).tolist(), strict=True):
-            record.sizes[bend.result.index] += more
-        granted = needed
+        for turn in range(ROUNDS):
+            bounds = roundings(record, border, arguments)[0].bounds(format).tolist()
+            needed = np.array([_needed(b, x) for b, x in zip(record.bends, bounds, strict=True)])
+            needed = np.minimum(needed / format.unit, UNBOUNDED)
+            if not (needed > granted).any():
+                return
+            if turn == ROUNDS - 1:
+                needed[needed > 0.0] = UNBOUNDED
+            needed = np.maximum(needed, granted)
+            for bend, more in zip(record.bends, (needed - granted).tolist(), strict=True):
+                record.sizes[bend.result.index] += more
+            granted = needed
 
 
 def _all_straight(record: Record, format: Format) -> bool:

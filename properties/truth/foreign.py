@@ -14,7 +14,7 @@ from logitproof.properties.scalar import Arithmetic, Config, Layout
 from logitproof.properties.scalar.conventions import Conventions
 from logitproof.properties.scalar.foreign import Foreign
 
-from .adjoints import BINARY64, roundings, straighten
+from .adjoints import BINARY64, Format, roundings, straighten
 from .arithmetic import recording
 from .decoder import Answer
 from .recording import DIGITS, Recorded
@@ -32,6 +32,7 @@ def foreign_logits(
     conventions: Conventions,
     *,
     cached: int | None = None,
+    format: Format = BINARY64,
 ) -> Answer:
     """[B, T, V], with the bound of a program that takes each step as it is written there.
 
@@ -61,7 +62,7 @@ def foreign_logits(
             cached=cached,
         )
         logits = [x for row in foreign.logits(ids, layout) for cell in row for x in cell]
-        straighten(record, BINARY64)
+        straighten(record, format)
         moved, _ = roundings(record, len(record), logits)
     vocabulary = len(weights.get("head.weight", weights["token_embedding.weight"]))
     shape = (len(ids), len(ids[0]), vocabulary)
