@@ -289,8 +289,9 @@ def slopes(
             adjoints[source] += adjoint * slope
             magnitudes[source] += magnitude * (abs(near) or _TINY) or _TINY
     own = 10.0 ** (LOST - mp.dps)
+    errors = [magnitude and (magnitude * own or _TINY) for magnitude in magnitudes]
     reached = [x.index if x.index <= output.index else -1 for x in inputs]
     return (
         [adjoints[i] if i >= 0 else zero for i in reached],
-        [magnitudes[i] * own if i >= 0 else 0.0 for i in reached],
+        [errors[i] if i >= 0 else 0.0 for i in reached],
     )
