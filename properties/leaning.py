@@ -40,14 +40,14 @@ class Leaning:
     def __sub__(self, other: Leaning) -> Leaning:
         return self._moved(self.value - other.value)
 
-    def __mul__(self, other: Leaning) -> Leaning:
-        product = self.value * other.value  # by one it is exact in every format
+    def __mul__(self, other: Leaning) -> Leaning:  # by one it is exact in every format
+        product = self.value * other.value
         return (
             Leaning(product, self.off) if 1.0 in (self.value, other.value) else self._moved(product)
         )
 
-    def __truediv__(self, other: Leaning) -> Leaning:
-        return self._moved(self.value / other.value)
+    def __truediv__(self, other: Leaning) -> Leaning:  # so it is here
+        return self if other.value == 1.0 else self._moved(self.value / other.value)
 
     def __neg__(self) -> Leaning:
         return Leaning(-self.value, self.off)
