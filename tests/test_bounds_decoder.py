@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from logitproof.properties.decoder_strategies import decoder_cases
@@ -295,6 +295,7 @@ def test_what_the_digits_leave_out_is_no_mistake(decoder: Any) -> None:
 
 
 @pytest.mark.property
+@settings(max_examples=settings().max_examples // 4)  # each has two truths
 @given(decoder_cases())
 @example(CANCELLED)
 @example(SLOPES_WITHOUT_END)
