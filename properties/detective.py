@@ -353,7 +353,7 @@ def _matrices(config: Config) -> dict[str, Any]:
 
 
 @cache
-def _truth(question: Question, conventions: Conventions) -> Answer:
+def _truth(question: Question, conventions: Conventions, format: Format) -> Answer:
     return foreign_logits(
         question.config,
         weights(question.config),
@@ -361,6 +361,7 @@ def _truth(question: Question, conventions: Conventions) -> Answer:
         question.layout,
         conventions,
         cached=question.cached,
+        format=format,
     )
 
 
@@ -402,8 +403,10 @@ def _in_one_format(conventions: Conventions, start: Conventions) -> Conventions:
 
 
 def _judged(match: Match, actual: Array, question: Question, format: Format) -> Match:
-    answer = _truth(question, match.conventions)
-    ratio, single = (_ratio(answer, actual, question.asked, of) for of in (format, BINARY32))
+    ratio, single = (
+        _ratio(_truth(question, match.conventions, of), actual, question.asked, of)
+        for of in (format, BINARY32)
+    )
     in_single = any(name in STEPS for name, _ in match.conventions.changes)
     return replace(match, ratio=ratio, single=None if in_single else single)
 

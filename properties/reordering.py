@@ -6,6 +6,7 @@ a large factor arrives. The declared class has every order, so no law may call t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -25,7 +26,14 @@ class ReorderedSubject(TextbookSubject):
     conventions: Mapping[str, str] = {"functions": "numpy", "products": "in drawn orders"}
 
     def __init__(self, seed: int) -> None:
-        super().__init__(Forms(keeps=seed % 2 == 0, groups=("heads", "rows")[seed // 2 % 2]))
+        keeps, groups, mean = seed % 2, seed // 2 % 2, seed // 4 % 2
+        super().__init__(
+            Forms(
+                keeps=keeps == 0,
+                groups=("heads", "rows")[groups],
+                mean=("probabilities", "output")[mean],
+            )
+        )
         self.generator = Generator(seed)
 
     def _times(self, *factors: Array) -> Array:
@@ -89,15 +97,16 @@ class ReorderedSubject(TextbookSubject):
         return by_gate, self._times(d, gate, s)
 
     def _scores(self, q: Array, k: Array) -> Array:
-        root, form = 1.0 / np.sqrt(q.shape[-1]), self.generator.below(3)
+        root, form = 1.0 / math.sqrt(q.shape[-1]), self.generator.below(3)
         turned = k.transpose(0, 1, 3, 2)
         if form == 0:
             return np.asarray((q * root) @ turned)
         return np.asarray(q @ (turned * root) if form == 1 else q @ turned * root)
 
-    def _scores_back(self, q: Array, k: Array, p: Array, upstream: Array) -> tuple[Array, Array]:
-        root, form = np.array(1.0 / np.sqrt(q.shape[-1])), self.generator.below(3)
-        mean = (upstream * p).sum(axis=-1, keepdims=True)
+    def _scores_back(
+        self, q: Array, k: Array, p: Array, upstream: Array, mean: Array
+    ) -> tuple[Array, Array]:
+        root, form = np.array(1.0 / math.sqrt(q.shape[-1])), self.generator.below(3)
         if form == 0 and np.abs(upstream).max() < WRITTEN_OUT:
             slopes = self._times(p, upstream, root) - self._times(p, mean, root)
         elif form == 1:

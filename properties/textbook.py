@@ -6,6 +6,7 @@ rounding in every case, whichever of the declared forms it takes; laws about bit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -33,6 +34,8 @@ class Forms:
     keeps:    whether the reverse pass reads the forward's probabilities and sigmoids or its own
     groups:   what heads owe to a key that they share: "heads", summed by each, then over them;
               "rows", one product over the queries of all
+    mean:     the softmax's mean slope, "probabilities" sum p u, "output" from what attention gave
+              and the slope by it
     """
 
     norm: str = "reciprocal"
@@ -41,6 +44,7 @@ class Forms:
     silu: str = "nested"
     keeps: bool = True
     groups: str = "heads"
+    mean: str = "probabilities"
 
 
 class TextbookSubject:
@@ -203,12 +207,13 @@ class TextbookSubject:
         return np.where(mask, self._softmax(scores), 0.0)
 
     def _scores(self, q: Array, k: Array) -> Array:
-        return np.asarray(q @ k.transpose(0, 1, 3, 2) / np.sqrt(q.shape[-1]))
+        return np.asarray(q @ k.transpose(0, 1, 3, 2) / math.sqrt(q.shape[-1]))
 
-    def _scores_back(self, q: Array, k: Array, p: Array, upstream: Array) -> tuple[Array, Array]:
+    def _scores_back(
+        self, q: Array, k: Array, p: Array, upstream: Array, mean: Array
+    ) -> tuple[Array, Array]:
         """The slopes by q and by the keys that k repeats, from those by the probabilities."""
-        mean = (upstream * p).sum(axis=-1, keepdims=True)
-        slopes = p * (upstream - mean) / np.sqrt(q.shape[-1])
+        slopes = p * (upstream - mean) / math.sqrt(q.shape[-1])
         return slopes @ k, self._over_queries(slopes, q)
 
     def _over_queries(self, per_query: Array, other: Array) -> Array:
@@ -279,8 +284,10 @@ class TextbookSubject:
         d_mixed = self._split(upstream @ w["attention.output.weight"].T)
         d_v = self._over_queries(p, d_mixed)
         d_p = d_mixed @ v.transpose(0, 1, 3, 2)
+        pairs = (d_p, p) if self.forms.mean == "probabilities" else (d_mixed, p @ v)
+        mean = (pairs[0] * pairs[1]).sum(axis=-1, keepdims=True)
         cosines, sines = saved["turn"]
-        d_q, d_k = (_turned(d, cosines, -sines) for d in self._scores_back(q, k, p, d_p))
+        d_q, d_k = (_turned(d, cosines, -sines) for d in self._scores_back(q, k, p, d_p, mean))
         total: Array = np.zeros_like(block["n"])
         for role, part in (("query", d_q), ("key", d_k), ("value", d_v)):
             flat = _merged(part)

@@ -1,5 +1,6 @@
 """The derived bound of a whole decoder: no program of the class leaves it, mistakes do."""
 
+import math
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -33,7 +34,7 @@ from logitproof.properties.truth import BINARY32, BINARY64, Format, Truth, truth
 FORMS = (
     Forms(),
     Forms(norm="quotient", softmax="log-sum-exp", loss="log-sum-exp", silu="sum", keeps=False),
-    Forms(norm="gain-first", silu="product"),
+    Forms(norm="gain-first", silu="product", mean="output"),
 )
 SUBJECTS = (
     *map(TextbookSubject, FORMS),
@@ -292,6 +293,28 @@ def test_what_the_digits_leave_out_is_no_mistake(decoder: Any) -> None:
     case = replace(CANCELLED)
     vars(case)["truth"] = shallow(case)
     assert law.check(decoder(), case).difference is None
+
+
+@pytest.mark.parametrize("terms", [63, 300])
+def test_the_sum_of_a_loss_may_meet_its_largest_term_first(terms: int) -> None:
+    """Then it never moves from 1: all other terms are less than half its spacing."""
+    rows = [1.0, -1.0] + [1.0, 1.0] * terms
+    table = tuple(
+        Override(name="token_embedding.weight", place=i, value=v) for i, v in enumerate(rows)
+    )
+    gain = tuple(Override(name="final_norm.gain", place=i, value=-18.4) for i in range(2))
+    sizes = Sizes(T=1, V=terms + 1, heads=1, F=1, L=0)
+    case = replace(case_of(sizes, 0, Regime(), overrides=table + gain), ids=[[1]], targets=[[0]])
+    loss = case.truth.loss
+    assert 0.5 < float(loss.doubles[0]) / (terms * math.exp(-36.8)) < 2.0
+    assert float(loss.doubles[0]) <= loss.roundings.bounds()[0] < 1e-12
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_key_leaves_no_slope_but_the_roundings_of_its_form(seed: int) -> None:
+    law: Any = REGISTRY["truth.gradients"]
+    case = case_of(Sizes(T=1, V=3, head_width=32), seed, Regime())
+    assert law.check(TextbookSubject(Forms(mean="output")), case).difference is None
 
 
 @pytest.mark.property

@@ -16,6 +16,7 @@ from logitproof.properties.verify.subject import maker
 
 VALUES = ("truth.logits", "truth.loss", "truth.gradients")
 CASES = 20
+REALS = (np.float32, np.float64)
 SINGLES = [case.single for case in truth_cases(CASES)]
 
 
@@ -74,6 +75,20 @@ class Half:
 def test_a_textbook_in_float32_is_consistent_with_rounding(law: str) -> None:
     outcome = laws.REGISTRY[law](Single(), CASES)
     assert (outcome.difference, outcome.cases) == (None, CASES)
+
+
+def test_a_textbook_in_float32_is_in_it_throughout() -> None:
+    subject, case = Single(), SINGLES[0]
+    subject.load(case.config, case.weights)
+    with np.errstate(all="ignore"):
+        saved = subject._forward(case.ids, case.layout)
+        gradients = TextbookSubject.loss_and_gradients(
+            subject, case.ids, case.targets, case.layout, case.valid
+        )[1]
+    kept = {**saved, **saved["blocks"][0], **gradients}
+    kinds = {n: v.dtype for n, v in kept.items() if getattr(v, "dtype", None) in REALS}
+    assert {n for n, kind in kinds.items() if kind != np.float32} == set()
+    assert {"p", "mixed", "product", "logits", "final_norm.gain"} < set(kinds)
 
 
 def test_steps_in_float32_may_be_declared_of_float64_arrays() -> None:

@@ -174,7 +174,7 @@ def test_what_overflows_depends_on_the_format(format: Format, overflows: bool) -
 
 
 def test_a_narrower_format_loses_more_where_parts_underflow() -> None:
-    case = case_of(SIZES, 1, Regime(values="dyadic"))
+    case = case_of(SIZES, 1, Regime(values="dyadic", attention="cold"))
     weights = {**case.weights, "final_norm.gain": [2.0**-120, 1.0, 1.0, 1.0]}
     wide, narrow = (
         truth_of(case.config, weights, case.ids, case.targets, format=format).logits.roundings
@@ -187,3 +187,24 @@ def test_a_narrower_format_loses_more_where_parts_underflow() -> None:
 def test_overflow_on_the_way_is_said() -> None:
     assert case_of(SIZES, 1, Regime(values="overflow")).truth.overflows
     assert not case_of(SIZES, 1, Regime(values="huge")).truth.overflows
+
+
+@pytest.mark.parametrize(
+    ("step", "given", "rounds"),
+    [
+        ("sin", 1.0, True),
+        ("cos", 7.0, True),
+        ("log", 3.0, True),
+        ("cos", 0.0, False),
+        ("log", 1.0, False),
+        ("single", 2.0**24 + 1.0, True),
+        ("single", 2.0**24, False),
+    ],
+)
+def test_what_is_known_exactly_is_rounded_all_the_same(
+    step: str, given: float, rounds: bool
+) -> None:
+    arithmetic = recording()
+    result = getattr(arithmetic, step)(arithmetic.number(given))
+    assert (result.index >= 0) == rounds
+    assert sum(arithmetic.record.sizes) >= 0.5 * rounds

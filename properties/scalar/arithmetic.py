@@ -45,19 +45,26 @@ class Arithmetic:
         except OverflowError:
             return math.copysign(math.inf, x)
 
-    def dot(self, left: list[Number], right: list[Number], *, among: int = 1) -> Number:
+    def dot(
+        self, left: list[Number], right: list[Number], *, among: int = 1, swaps: bool = False
+    ) -> Number:
         """s = +0; s = s + l_k * r_k, k ascending. Source: numerics.md section 4
 
         among: so many such sums are added up afterwards; other programs take them as one
+        swaps: each l_k is such a sum itself; other programs take the two sums the other way round
         """
-        del among  # here each is a sum of its own
+        del among, swaps  # here each is a sum of its own
         s = self.number(0.0)
         for x, y in zip(left, right, strict=True):
             s = s + x * y
         return s
 
-    def total(self, terms: list[Number]) -> Number:
-        """t = +0; t = t + x_i, i ascending. Source: numerics.md section 3"""
+    def total(self, terms: list[Number], *, beside: Number | None = None) -> Number:
+        """t = +0; t = t + x_i, i ascending. Source: numerics.md section 3
+
+        beside: is added afterwards; other programs have it among the terms
+        """
+        del beside  # here it comes last
         t = self.number(0.0)
         for x in terms:
             t = t + x

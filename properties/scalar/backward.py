@@ -239,7 +239,7 @@ def _head(
 
 def _scores(a: Arithmetic, probabilities: Vector, upstream: Vector, factor: Number) -> Vector:
     """The softmax's reverse rule over the allowed keys, then the scale's."""
-    w = a.dot(upstream, probabilities)
+    w = a.dot(upstream, probabilities, swaps=True)
     return [a.clean(p * (u - w)) * factor for p, u in zip(probabilities, upstream, strict=True)]
 
 

@@ -144,8 +144,9 @@ def softmax(a: Arithmetic, scores: Vector) -> tuple[Vector, Number, Number]:
     shifted = [score - largest for score in scores]
     first = next(i for i, z in enumerate(shifted) if z == 0)
     exponentials = [a.exp(z) for z in shifted]
-    tail = a.total([e for i, e in enumerate(exponentials) if i != first])
-    whole = a.number(1.0) + tail
+    one = a.number(1.0)
+    tail = a.total([e for i, e in enumerate(exponentials) if i != first], beside=one)
+    whole = one + tail
     return [a.clean(e / whole) for e in exponentials], largest, tail
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import mpmath
+import numpy as np
 from mpmath import mp
 
 from logitproof.properties.scalar import Arithmetic
@@ -30,16 +31,21 @@ class Recording(Arithmetic):
 
     def single(self, x: Recorded, roundings: int = 1) -> Recorded:
         """x, with so many roundings of float32 counted in those of float64."""
+        if x.index < 0:  # known exactly, and so after no rounding or only before it
+            kept = float(np.float32(x.near)) == x.value
+            return x if kept else self.record.rounded(x.value, roundings * SINGLE)
         operands = ((x, 1, 1.0),)
         return self.record.entry(x.value, operands, roundings * SINGLE, x.size, x.run)
 
-    def dot(self, left: list[Recorded], right: list[Recorded], *, among: int = 1) -> Recorded:
+    def dot(
+        self, left: list[Recorded], right: list[Recorded], *, among: int = 1, swaps: bool = False
+    ) -> Recorded:
         """One entry."""
-        return self.record.dot(left, right, among)
+        return self.record.dot(left, right, among, swaps)
 
-    def total(self, terms: list[Recorded]) -> Recorded:
+    def total(self, terms: list[Recorded], *, beside: Recorded | None = None) -> Recorded:
         """One entry."""
-        return self.record.total(terms)
+        return self.record.total(terms, beside)
 
 
 def recording() -> Recording:

@@ -40,7 +40,8 @@ DECLARED_CLASS = {
     "norm": "x / sqrt(m + eps), x * (1 / sqrt(m + eps)) or x * exp(-log(m + eps) / 2), the gain"
     " before or after, m a mean or a sum times 1/D; its reverse rule factored or not, three"
     " inverse roots never multiplied together before an x",
-    "softmax": "e / sum, or exp(z - log-sum-exp) while |z| stays below 2^20",
+    "softmax": "e / sum, or exp(z - log-sum-exp) while |z| stays below 2^20; the sum in any order;"
+    " its reverse rule by sum p u, or by the output and its slope",
     "sigmoid": "1 / (1 + exp(-x)) or e / (1 + e); the slope of SiLU in any of its expansions",
     "loss": "gap + log(sum), gap + log1p(tail), or log-sum-exp minus target logit below 2^20; a"
     " mean by division or by a reciprocal",
@@ -116,8 +117,6 @@ def truth_of(
         grant_forward_orders(record, rows, decoder.weights, format.low)
         border = len(record)
         result = decoder.finished(rows, targets, valid)
-        for loss in result.losses:  # log(1 + tail) rounds 1 + tail
-            record.widen(loss, FORMS, 1.0)
         straighten(record, format, border)
         return _answers(config, decoder, record, rows, border, result, format)
 
@@ -200,7 +199,7 @@ def _grant_norm(record: Record, norm: Norm) -> None:
 
 
 def _grant_softmax(record: Record, head: Head, row: Row) -> None:
-    """n roundings of the sum, and the rounding of scores that were not shifted."""
+    """The rounding of scores that were not shifted."""
     root = math.sqrt(len(head.query[0]))
     for q, start, probabilities in zip(
         head.query, row.cells.starts, head.probabilities, strict=True
@@ -208,6 +207,6 @@ def _grant_softmax(record: Record, head: Head, row: Row) -> None:
         keys = head.key[start : start + len(probabilities)]
         scores = [sum(x.near * y.near for x, y in zip(q, k, strict=True)) / root for k in keys]
         largest = min(max(map(abs, scores), default=0.0), WRITTEN_OUT)
-        count = len(scores) + 2 * largest + 2 * FUNCTION_ULP + FORMS
+        count = 2 * largest + 2 * FUNCTION_ULP + FORMS
         for p in probabilities:
             record.widen(p, count)

@@ -7,7 +7,7 @@ that come later multiply h, so that it moves the product by
     eta prod |a_i| over these <= eta W,      W = prod max(1, |a_i|) over all,
 
 and (m - 1) eta W covers every order. The d are the record's own k u |v|. Where no product of some
-of the factors is subnormal, no h is; nothing is granted then. `Format.least` leaves 2^22 between:
+of the factors is subnormal, no h is; nothing is granted then. `Format.low` leaves 2^22 between:
 a factor that is itself off by so much that p becomes subnormal has moved the product by more than
 2^20 eta W already, which is in the bound. A sum of products counts term by term: where terms
 cancel to something subnormal, u |term| is more than eta W.

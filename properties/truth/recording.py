@@ -2,7 +2,7 @@
 
 A record is a program: one entry per operation, with its operands, its slope in each of them, and
 its local error, k u |v| + k eta, where u is the unit of rounding and eta half the smallest number.
-The rules are those of the primitives alone: + - * / and sums of products, exp, log, log1p.
+The rules are those of the primitives alone: + - * /, sums of products, elementary functions.
 """
 
 from __future__ import annotations
@@ -195,11 +195,19 @@ class Record:
             self.counts[number.index] += count
             self.sizes[number.index] += count * (number.size if size is None else size)
 
-    def dot(self, left: Sequence[Recorded], right: Sequence[Recorded], among: int = 1) -> Recorded:
+    def dot(
+        self,
+        left: Sequence[Recorded],
+        right: Sequence[Recorded],
+        among: int = 1,
+        swaps: bool = False,
+    ) -> Recorded:
         """sum l r in any order, fused or not: (n + FORMS) u sum |l r|.
 
         among: so many sums of n terms are one elsewhere, in any order: each term then meets that
                many times n roundings
+        swaps: where each l is a sum of m terms a, the two sums the other way round:
+               (m + n + 2 FORMS) u sum |r| sum |a|
         """
         pairs = [
             (x, y) for x, y in zip(left, right, strict=True) if not (x.is_nothing or y.is_nothing)
@@ -211,13 +219,24 @@ class Record:
             size += max(abs(x.near * y.near), abs(x.run * y.run))
             operands += ((x, y.value, y.run), (y, x.value, x.run))
         run = sum(x.run * y.run for x, y in pairs)
-        return self.entry(value, operands, among * len(left) + FORMS, size, run)
+        result = self.entry(value, operands, among * len(left) + FORMS, size, run)
+        for x, y in pairs if swaps else ():
+            if x.index >= 0:
+                m, whole = self.counts[x.index], self.sizes[x.index]  # m and m times sum |a|
+                self.widen(result, m + len(left) + FORMS, y.size * whole / m)
+        return result
 
-    def total(self, terms: Sequence[Recorded]) -> Recorded:
-        """The sum in any order: (n + FORMS) u sum |x|."""
+    def total(self, terms: Sequence[Recorded], beside: Recorded | None = None) -> Recorded:
+        """The sum in any order: (n + FORMS) u sum |x|.
+
+        beside: a number that is among the terms elsewhere
+        """
         value = mp.fsum(x.value for x in terms)
         size, run = sum(x.size for x in terms), sum(x.run for x in terms)
-        return self.entry(value, [(x, 1, 1.0) for x in terms], len(terms) + FORMS, size, run)
+        terms_elsewhere = len(terms) + (beside is not None)
+        size += beside.size if beside is not None else 0.0
+        operands = [(x, 1, 1.0) for x in terms]
+        return self.entry(value, operands, terms_elsewhere + FORMS, size, run)
 
     def function(
         self,
@@ -233,6 +252,8 @@ class Record:
         run: what a run in doubles has for the value and the slope; NaN where it has none
         """
         count = 2 * FUNCTION_ULP + FORMS
+        if x.index < 0:  # of an exact argument exact where it is 0 or 1: all others are irrational
+            return self.exact(value) if value in (0, 1) else self.rounded(value, count)
         shown = run if all(map(math.isfinite, run)) else (float(value), float(slope))
         size = max(abs(float(value)), abs(shown[0]))
         result = self.entry(value, ((x, slope, shown[1]),), count, size, shown[0])
