@@ -109,6 +109,31 @@ LOSS_WITHOUT_END = case_of(
     overrides=(Override(name="blocks.0.ffn.gate.weight", place=2, value=1e17),),
 )
 
+# Slopes that cancel to nothing meet others that do, or are rounded at the size that they have in
+# a program alone: more than a hundred times the first order, in float32 or in doubles.
+NOISES = (
+    case_of(
+        Sizes(T=3),
+        728493565,
+        Regime(values="dyadic", attention="hot", norm="offset", logits="thousand"),
+    ),
+    case_of(
+        Sizes(T=2, V=3, F=2),
+        3816475175,
+        Regime(values="dyadic", attention="cold", norm="tiny", logits="near-tied"),
+        overrides=(Override(name="blocks.0.attention.query.weight", place=24, value=2.0**-30),),
+    ),
+    case_of(
+        Sizes(T=3, V=3),
+        2847632843,
+        Regime(values="dyadic", attention="cold", norm="offset", logits="near-tied"),
+        overrides=(
+            Override(name="blocks.0.attention.output.weight", place=40, value=1e8),
+            Override(name="blocks.0.attention.value.weight", place=41, value=0.125),
+        ),
+    ),
+)
+
 # Slopes of 1e-186 cancel in the primitives down to 1e-317; fifty digits leave 1e-237 of them.
 CANCELLED = replace(
     case_of(
@@ -167,6 +192,14 @@ def test_roundings_that_meet_a_slope_without_a_digit_are_no_mistake(law: Any) ->
     assert law.check(subject, NO_DIGIT_LEFT).difference is None
 
 
+@pytest.mark.parametrize("forms", FORMS, ids=str)
+@pytest.mark.parametrize("noise", NOISES, ids=str)
+def test_one_error_times_another_is_no_mistake(noise: TruthCase, forms: Forms) -> None:
+    law: Any = REGISTRY["truth.gradients"]
+    subjects = (TextbookSubject(forms), single_of(forms))
+    assert [law.check(subject, noise).difference for subject in subjects] == [None, None]
+
+
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.id)
 def test_a_bound_beyond_all_doubles_is_no_mistake(law: Any) -> None:
     found = law.check(TextbookSubject(), LOSS_WITHOUT_END)
@@ -207,6 +240,13 @@ def test_the_bound_follows_the_unit_of_rounding(seed: int) -> None:
     case = case_of(SIZES, seed, Regime(values="dyadic"))  # exact in 24 bits
     assert single(case, BINARY32).difference is None
     assert single(case, BINARY64).difference is not None
+
+
+def single_of(forms: Forms) -> TextbookSubject:
+    """The textbook in float32, which says so."""
+    subject = TextbookSubject(forms, dtype=np.float32)
+    subject.conventions = {"functions": "numpy", "dtype": "float32"}
+    return subject
 
 
 def leaning(lean: str, case: TruthCase) -> Finding:

@@ -22,6 +22,7 @@ from logitproof.properties.truth import (
     Truth,
     truth_of,
 )
+from logitproof.properties.truth.adjoints import PART
 from logitproof.properties.truth.arithmetic import recording
 from logitproof.properties.truth.recording import DIGITS, Record, slopes
 
@@ -180,7 +181,8 @@ def test_a_narrower_format_loses_more_where_parts_underflow() -> None:
         truth_of(case.config, weights, case.ids, case.targets, format=format).logits.roundings
         for format in (BINARY64, BINARY32)
     )
-    assert (narrow.relative == wide.relative).all()
+    assert (narrow.relative >= wide.relative).all()  # by what is beyond the first order alone
+    assert (narrow.relative <= (1.0 + PART) * wide.relative).all()
     assert (narrow.absolute > wide.absolute).all()
 
 

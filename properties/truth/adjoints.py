@@ -7,15 +7,15 @@ column each. What the reverse pass reads of the forward pass may have been compu
 with roundings of its own: a forward entry counts |what comes from reverse reads| + |the rest|.
 
 Where rounding leaves few digits of a slope, its own error is not small beside it, and what it
-does to the roundings that it multiplies is no longer of higher order. There |v_i| and the slopes
-are the larger of the true ones and those that a run of the record in doubles meets. One run shows
-how large such noise is, not how large it can be: SAFETY stands for the others, except where the
-argument of an elementary function is off by more than a small part of its scale (`straighten`).
+does to the roundings that it multiplies is no longer of higher order. |v_i| and the slopes are the
+larger of the true ones and those that a run of the record in doubles meets; how far what is beyond
+the first order may go is added to the bound where SAFETY does not cover it (`_straighten`).
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -27,14 +27,16 @@ from .recording import Bend, Record, Recorded
 
 __all__ = [
     "BFLOAT16", "BINARY16", "BINARY32", "BINARY64", "SAFETY", "Format", "Roundings", "carried",
-    "roundings", "straighten",
+    "roundings",
 ]  # fmt: skip
 
 Array: TypeAlias = NDArray[np.float64]
 
 SAFETY = 2.0  # for the higher orders; ample while bound / |y| < 1e-4. Source: notes/bounds.md
 STRAIGHT = 2.0**-10  # of a function's scale: SAFETY holds for its bend
-ROUNDS = 16  # of looking at functions again; what grows still has no bound
+PART = 0.125  # of a bound: no wider for being found without asking
+ROUNDS = 16  # of looking again; what grows still has no bound
+AHEAD = 2.0  # more is granted than is needed, so that looking again comes to an end
 UNBOUNDED = 1e300  # times nothing, it is nothing
 
 
@@ -87,68 +89,134 @@ class Roundings:
         return SAFETY * rounded + self.own
 
 
-def roundings(record: Record, border: int, outputs: Sequence[Recorded]) -> tuple[Roundings, Array]:
-    """For every output, and d output / d entry, [entries, outputs].
+def roundings(
+    record: Record, border: int, outputs: Sequence[int], format: Format
+) -> tuple[Roundings, Array]:
+    """For every output, and d output / d entry, [entries, outputs]. Widens the record.
 
-    Entries from `border` on are those of the reverse pass.
+    outputs: entries, -1 for what is known exactly
+    border:  entries from here on are those of the reverse pass
     """
+    with np.errstate(all="ignore"):  # an infinite bound decides nothing
+        weights, adjoints = _weights(record, border, outputs)
+        _straighten(record, border, weights, format)
+        return _summed(record, weights), adjoints
+
+
+def _weights(record: Record, border: int, outputs: Sequence[int]) -> tuple[Array, Array]:
+    """What an error of an entry moves an output by at most, and what it does by itself."""
     adjoints = np.zeros((len(record), len(outputs)))
     for column, output in enumerate(outputs):
-        if output.index >= 0:
-            adjoints[output.index, column] += 1.0
-    with np.errstate(over="ignore", invalid="ignore"):  # an infinite bound decides nothing
-        _walk(record, adjoints, len(record), border)
-        reads = adjoints[:border].copy()
-        reads[:, [o.index < border for o in outputs]] = 0.0  # outputs of the forward pass itself
-        _walk(record, adjoints, border, 0)
-        weights = np.abs(adjoints)
-        weights[:border] = np.abs(reads) + np.abs(adjoints[:border] - reads)
-        bounds = (np.array(v) @ weights for v in (record.sizes, record.counts))
-        relative, absolute = (np.where(np.isnan(bound), np.inf, bound) for bound in bounds)
-    own = np.zeros(len(outputs))  # the same sum with a unit that is nothing beside the format's
-    return Roundings(relative=relative, absolute=absolute, own=own), adjoints
+        if output >= 0:
+            adjoints[output, column] += 1.0
+    _walk(record, adjoints, len(record), border)
+    reads = adjoints[:border].copy()
+    reads[:, [output < border for output in outputs]] = 0.0  # outputs of the forward pass itself
+    _walk(record, adjoints, border, 0)
+    weights = np.abs(adjoints)
+    weights[:border] = np.abs(reads) + np.abs(adjoints[:border] - reads)
+    return weights, adjoints
 
 
-def straighten(record: Record, format: Format, border: int | None = None) -> None:
-    """Widens elementary functions by what a rounded argument does to them beyond their slope.
+def _summed(record: Record, weights: Array) -> Roundings:
+    bounds = (np.array(v) @ weights for v in (record.sizes, record.counts))
+    relative, absolute = (np.where(np.isnan(bound), np.inf, bound) for bound in bounds)
+    own = np.zeros(len(relative))  # the same sum with a unit that is nothing beside the format's
+    return Roundings(relative=relative, absolute=absolute, own=own)
 
-    Where rounding leaves so little of a score that another one may win, exp is no straight line.
-    What one function is widened by may bend those after it, so they are all looked at again.
+
+def _straighten(record: Record, border: int, weights: Array, format: Format) -> None:
+    """Widens entries by what errors of their operands do to them beyond the slopes.
+
+    Where rounding leaves so little of a score that another one may win, exp is no straight line;
+    a product of two numbers that are off is off by one error times the other; and what is nothing
+    in truth, but not in a program, is rounded there. Errors are added up first, whichever way
+    their paths point. Where that would be seen in an output, they are asked for one by one.
+    What one entry is widened by may reach others, so they are all looked at again.
     """
-    arguments, granted = [b.argument for b in record.bends], np.zeros(len(record.bends))
-    border = len(record) if border is None else border
-    with np.errstate(all="ignore"):  # an infinite bound decides nothing
-        if _all_straight(record, format):
+    granted, found = np.zeros(len(record)), _Found(record, border, format)
+    for turn in range(ROUNDS):
+        errors = _errors(record, format)
+        needed, operands = _needed(record, format, errors)
+        seen = np.flatnonzero(_is_seen(record, weights, needed)).tolist()
+        if seen:
+            exact = found.bounds({x for index in seen for x in operands[index]})
+            needed, _ = _needed(record, format, {**errors, **exact})
+        if not (needed > granted).any():
             return
-        for turn in range(ROUNDS):
-            bounds = roundings(record, border, arguments)[0].bounds(format).tolist()
-            needed = np.array([_needed(b, x) for b, x in zip(record.bends, bounds, strict=True)])
-            needed = np.minimum(needed / format.unit, UNBOUNDED)
-            if not (needed > granted).any():
-                return
-            if turn == ROUNDS - 1:
-                needed[needed > 0.0] = UNBOUNDED
-            needed = np.maximum(needed, granted)
-            for bend, more in zip(record.bends, (needed - granted).tolist(), strict=True):
-                record.sizes[bend.result.index] += more
-            granted = needed
+        more = np.full(len(record), UNBOUNDED) if turn == ROUNDS - 1 else AHEAD * needed
+        more = np.where(needed > granted, more - granted, 0.0)
+        for index in np.flatnonzero(more).tolist():
+            record.sizes[index] += float(more[index])
+        granted += more
 
 
-def _all_straight(record: Record, format: Format) -> bool:
-    """Whether all arguments together move by next to nothing, whichever way their paths point."""
-    weights = [0.0] * len(record)
+class _Found:
+    """Bounds of entries; their columns stay as they are while the record is widened."""
+
+    def __init__(self, record: Record, border: int, format: Format) -> None:
+        self.record, self.border, self.format = record, border, format
+        self.asked: list[int] = []
+        self.weights: Array = np.zeros((len(record), 0))
+
+    def bounds(self, entries: set[int]) -> dict[int, float]:
+        more = sorted(entries.difference(self.asked))
+        if more:
+            columns, _ = _weights(self.record, self.border, more)
+            self.asked += more
+            self.weights = np.concatenate([self.weights, columns], axis=1)
+        bounds = _summed(self.record, self.weights).bounds(self.format).tolist()
+        return dict(zip(self.asked, bounds, strict=True))
+
+
+def _errors(record: Record, format: Format) -> dict[int, float]:
+    """No entry is off by more: all errors before it, whichever way their paths point."""
+    errors: dict[int, float] = {}
+    for index, (sources, _) in enumerate(record.operands):
+        error = SAFETY * format.unit * record.sizes[index]
+        for source, slope in zip(sources, record.steep[index], strict=True):
+            error += abs(slope) * errors[source] if slope else 0.0
+        errors[index] = error
+    return errors
+
+
+def _needed(
+    record: Record, format: Format, bounds: Mapping[int, float]
+) -> tuple[Array, Mapping[int, set[int]]]:
+    """What each entry is to be widened by, in units, for these bounds; whose bounds it came from.
+
+    One that is off by a small part of itself does nothing that SAFETY does not cover.
+    """
+    needed, operands = np.zeros(len(record)), defaultdict[int, set[int]](set)
+    off = {i: e for i, e in bounds.items() if not e <= STRAIGHT * record.values[i]}
     for bend in record.bends:
-        weights[bend.argument.index] += 1.0 / bend.scale
-    for index in range(len(record) - 1, -1, -1):
-        weight = weights[index]
-        if weight:
-            for source, slope in zip(record.operands[index][0], record.steep[index], strict=True):
-                weights[source] += weight * abs(slope)
-    unit, eta = (float(np.dot(weights, x)) for x in (record.sizes, record.counts))
-    return SAFETY * (format.unit * unit + format.eta * eta) < STRAIGHT  # not so where it is NaN
+        excess = _excess(bend, bounds[bend.argument.index])
+        if excess:
+            needed[bend.result.index] += excess
+            operands[bend.result.index].add(bend.argument.index)
+    for product, x, y in record.pairs:
+        if x in off and y in off:
+            needed[product] += off[x] * off[y]
+            operands[product] |= {x, y}
+    for index, (sources, _) in enumerate(record.operands):
+        rounded = record.counts[index] * format.unit
+        for source, slope in zip(sources, record.steep[index], strict=True):
+            if source in off and slope and rounded:
+                needed[index] += rounded * abs(slope) * off[source]
+                operands[index].add(source)
+    needed = np.where(np.isnan(needed), np.inf, needed)
+    return np.minimum(needed / format.unit, UNBOUNDED), operands
 
 
-def _needed(bend: Bend, bound: float) -> float:
+def _is_seen(record: Record, weights: Array, needed: Array) -> NDArray[np.bool_]:
+    """Which entries have more than their share in what would widen an output by more than PART."""
+    most = PART * _summed(record, weights).relative
+    wide = ~(AHEAD * needed @ weights <= most)
+    share = most[wide] / (AHEAD * len(record))
+    return np.asarray((weights[:, wide] * needed[:, None] > share).any(axis=1))
+
+
+def _excess(bend: Bend, bound: float) -> float:
     if bound < STRAIGHT * bend.scale:
         return 0.0
     excess = bend.excess(bound)

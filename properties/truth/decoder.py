@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from logitproof.properties.scalar import Config, Layout, Result, ScalarDecoder
 from logitproof.properties.scalar.forward import Head, Norm, Row
 
-from .adjoints import BINARY64, Format, Roundings, carried, roundings, straighten
+from .adjoints import BINARY64, Format, Roundings, carried, roundings
 from .arithmetic import recording
 from .orders import grant_forward_orders, reverse_losses
 from .recording import DIGITS, FORMS, FUNCTION_ULP, WRITTEN_OUT, Real, Record, slopes
@@ -117,7 +117,6 @@ def truth_of(
         grant_forward_orders(record, rows, decoder.weights, format.low)
         border = len(record)
         result = decoder.finished(rows, targets, valid)
-        straighten(record, format, border)
         return _answers(config, decoder, record, rows, border, result, format)
 
 
@@ -139,7 +138,7 @@ def _answers(
     overflows = not record.largest <= format.largest
     first, moved, reach = len(logits), Roundings.none(len(outputs)), 0.0
     if not overflows:
-        moved, adjoints = roundings(record, border, outputs)
+        moved, adjoints = roundings(record, border, [x.index for x in outputs], format)
         losses = reverse_losses(rows, decoder.weights, adjoints[:, first], format.low)
         moved.absolute[first + 1 :] += carried(record, border, losses, inputs)
         reach = float(np.abs(adjoints[[x.index for x in inputs], :first]).max())

@@ -14,7 +14,7 @@ from logitproof.properties.scalar import Arithmetic, Config, Layout
 from logitproof.properties.scalar.conventions import Conventions
 from logitproof.properties.scalar.foreign import Foreign
 
-from .adjoints import BINARY64, Format, roundings, straighten
+from .adjoints import BINARY64, Format, roundings
 from .arithmetic import recording
 from .decoder import Answer
 from .recording import DIGITS, Recorded
@@ -62,8 +62,8 @@ def foreign_logits(
             cached=cached,
         )
         logits = [x for row in foreign.logits(ids, layout) for cell in row for x in cell]
-        straighten(record, format)
-        moved, _ = roundings(record, len(record), logits)
+        outputs = [x.index for x in logits]
+        moved, _ = roundings(record, len(record), outputs, format)
     vocabulary = len(weights.get("head.weight", weights["token_embedding.weight"]))
     shape = (len(ids), len(ids[0]), vocabulary)
     return Answer(shape=shape, values=[x.value for x in logits], roundings=moved)

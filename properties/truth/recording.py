@@ -90,7 +90,10 @@ class Recorded:
             return self.record.exact(0)
         product, run = self.value * other.value, self.run * other.run
         operands = ((self, other.value, other.run), (other, self.value, self.run))
-        return self.record.entry(product, operands, FORMS, max(abs(float(product)), abs(run)), run)
+        size = max(abs(float(product)), abs(run))
+        result = self.record.entry(product, operands, FORMS, size, run)
+        self.record.pair(result, self, other)
+        return result
 
     def __truediv__(self, other: Recorded) -> Recorded:
         quotient = self.value / other.value
@@ -141,7 +144,9 @@ class Record:
               the larger of the two: what roundings before it are multiplied by in a program
     counts:   per entry k, its roundings
     sizes:    per entry the magnitude that they are relative to, times k
+    values:   per entry its magnitude, the larger of the true one and that of a run in doubles
     bends:    its elementary functions
+    pairs:    its products of two numbers that are not exact: the entries of product and factors
     """
 
     def __init__(self) -> None:
@@ -149,7 +154,9 @@ class Record:
         self.steep: list[tuple[float, ...]] = []
         self.counts: list[float] = []
         self.sizes: list[float] = []
+        self.values: list[float] = []
         self.bends: list[Bend] = []
+        self.pairs: list[tuple[int, int, int]] = []
         self.largest = 0.0
 
     def __len__(self) -> int:
@@ -195,6 +202,11 @@ class Record:
             self.counts[number.index] += count
             self.sizes[number.index] += count * (number.size if size is None else size)
 
+    def pair(self, result: Recorded, x: Recorded, y: Recorded) -> None:
+        """Remembers that a result has x y in it."""
+        if x.index >= 0 and y.index >= 0:
+            self.pairs.append((result.index, x.index, y.index))
+
     def dot(
         self,
         left: Sequence[Recorded],
@@ -220,6 +232,8 @@ class Record:
             operands += ((x, y.value, y.run), (y, x.value, x.run))
         run = sum(x.run * y.run for x, y in pairs)
         result = self.entry(value, operands, among * len(left) + FORMS, size, run)
+        for x, y in pairs:
+            self.pair(result, x, y)
         for x, y in pairs if swaps else ():
             if x.index >= 0:
                 m, whole = self.counts[x.index], self.sizes[x.index]  # m and m times sum |a|
@@ -276,6 +290,7 @@ class Record:
         self.counts.append(count)
         self.sizes.append(count * size)
         number = Recorded(self, value, len(self.counts) - 1, run)
+        self.values.append(number.size)
         self.largest = max(self.largest, abs(number.near), size)
         return number
 
