@@ -185,7 +185,8 @@ def _needed(
 ) -> tuple[Array, Mapping[int, set[int]]]:
     """What each entry is to be widened by, in units, for these bounds; whose bounds it came from.
 
-    One that is off by a small part of itself does nothing that SAFETY does not cover.
+    SAFETY covers what one does that is off by a small part of itself, and what is little beside the
+    error that the entry has anyway.
     """
     needed, operands = np.zeros(len(record)), defaultdict[int, set[int]](set)
     off = {i: e for i, e in bounds.items() if not e <= STRAIGHT * record.values[i]}
@@ -194,18 +195,19 @@ def _needed(
         if excess:
             needed[bend.result.index] += excess
             operands[bend.result.index].add(bend.argument.index)
-    for product, x, y in record.pairs:
+    for product, x, y in record.pairs if off else ():
         if x in off and y in off:
             needed[product] += off[x] * off[y]
             operands[product] |= {x, y}
-    for index, (sources, _) in enumerate(record.operands):
+    for index, (sources, _) in enumerate(record.operands if off else ()):
         rounded = record.counts[index] * format.unit
         for source, slope in zip(sources, record.steep[index], strict=True):
             if source in off and slope and rounded:
                 needed[index] += rounded * abs(slope) * off[source]
                 operands[index].add(source)
-    needed = np.where(np.isnan(needed), np.inf, needed)
-    return np.minimum(needed / format.unit, UNBOUNDED), operands
+    needed = np.where(np.isnan(needed), np.inf, needed) / format.unit
+    small = AHEAD * needed <= PART * np.array(record.sizes)
+    return np.where(small, 0.0, np.minimum(needed, UNBOUNDED)), operands
 
 
 def _is_seen(record: Record, weights: Array, needed: Array) -> NDArray[np.bool_]:
