@@ -17,7 +17,7 @@ from logitproof.properties.verify.subject import maker
 VALUES = ("truth.logits", "truth.loss", "truth.gradients")
 CASES = 20
 REALS = (np.float32, np.float64)
-SINGLES = [case.single for case in truth_cases(CASES)]
+DRAWN = tuple(truth_cases(CASES))  # each draws float32 numbers when it is first asked
 
 
 class Single(TextbookSubject):
@@ -78,7 +78,7 @@ def test_a_textbook_in_float32_is_consistent_with_rounding(law: str) -> None:
 
 
 def test_a_textbook_in_float32_is_in_it_throughout() -> None:
-    subject, case = Single(), SINGLES[0]
+    subject, case = Single(), DRAWN[0].single
     subject.load(case.config, case.weights)
     with np.errstate(all="ignore"):
         saved = subject._forward(case.ids, case.layout)
@@ -107,8 +107,9 @@ def test_float32_decides_nearly_all_of_what_it_is_asked() -> None:
     assert sum(f.undecidable for f in found) <= 0.01 * sum(f.entries for f in found)
 
 
-@pytest.mark.parametrize("case", SINGLES, ids=lambda c: f"seed-{c.seed}")
+@pytest.mark.parametrize("case", DRAWN, ids=lambda c: f"seed-{c.seed}")
 def test_a_case_in_float32_holds_float32_numbers_alone(case: Any) -> None:
+    case = case.single
     arrays = [np.array(value) for value in case.weights.values()]
     with np.errstate(over="ignore"):
         assert all((a == a.astype(np.float32)).all() for a in arrays)
@@ -116,7 +117,7 @@ def test_a_case_in_float32_holds_float32_numbers_alone(case: Any) -> None:
 
 
 def test_what_float32_does_not_hold_is_asked_of_nobody() -> None:
-    unfit = [c for c, s in zip(truth_cases(CASES), SINGLES, strict=True) if not s.fits]
+    unfit = [case for case in DRAWN if not case.single.fits]
     found = [finding(laws.REGISTRY["truth.logits"], Single(), case)[0] for case in unfit]
     assert {*unfit[0].regime.cells, *unfit[1].regime.cells} & {"values=huge", "logits=huge"}
     assert all(f.difference is None for f in found)
