@@ -33,8 +33,8 @@ __all__ = [
 Array: TypeAlias = NDArray[np.float64]
 
 SAFETY = 2.0  # for the higher orders; ample while bound / |y| < 1e-4. Source: notes/bounds.md
-STRAIGHT = 2.0**-10  # of a function's scale: SAFETY holds for its bend
-PART = 0.125  # of a bound: no wider for being found without asking
+STRAIGHT = 2.0**-10  # of a function's scale, or of a number: SAFETY covers what is beyond
+PART = 0.125  # of an error: with this much more it is still within SAFETY
 ROUNDS = 16  # of looking again; what grows still has no bound
 AHEAD = 2.0  # more is granted than is needed, so that looking again comes to an end
 UNBOUNDED = 1e300  # times nothing, it is nothing
@@ -138,7 +138,7 @@ def _straighten(record: Record, border: int, weights: Array, format: Format) -> 
     for turn in range(ROUNDS):
         errors = _errors(record, format)
         needed, operands = _needed(record, format, errors)
-        seen = np.flatnonzero(_is_seen(record, weights, needed)).tolist()
+        seen = np.flatnonzero(_is_seen(record, weights, needed, format)).tolist()
         if seen:
             exact = found.bounds({x for index in seen for x in operands[index]})
             needed, _ = _needed(record, format, {**errors, **exact})
@@ -173,7 +173,8 @@ def _errors(record: Record, format: Format) -> dict[int, float]:
     """No entry is off by more: all errors before it, whichever way their paths point."""
     errors: dict[int, float] = {}
     for index, (sources, _) in enumerate(record.operands):
-        error = SAFETY * format.unit * record.sizes[index]
+        local = format.unit * record.sizes[index] + format.eta * record.counts[index]
+        error = SAFETY * local
         for source, slope in zip(sources, record.steep[index], strict=True):
             error += abs(slope) * errors[source] if slope else 0.0
         errors[index] = error
@@ -206,13 +207,15 @@ def _needed(
                 needed[index] += rounded * abs(slope) * off[source]
                 operands[index].add(source)
     needed = np.where(np.isnan(needed), np.inf, needed) / format.unit
-    small = AHEAD * needed <= PART * np.array(record.sizes)
+    local = np.array(record.sizes) + format.eta / format.unit * np.array(record.counts)
+    small = AHEAD * needed <= PART * local
     return np.where(small, 0.0, np.minimum(needed, UNBOUNDED)), operands
 
 
-def _is_seen(record: Record, weights: Array, needed: Array) -> NDArray[np.bool_]:
+def _is_seen(record: Record, weights: Array, needed: Array, format: Format) -> NDArray[np.bool_]:
     """Which entries have more than their share in what would widen an output by more than PART."""
-    most = PART * _summed(record, weights).relative
+    first = _summed(record, weights)
+    most = PART * (first.relative + format.eta / format.unit * first.absolute)
     wide = ~(AHEAD * needed @ weights <= most)
     share = most[wide] / (AHEAD * len(record))
     return np.asarray((weights[:, wide] * needed[:, None] > share).any(axis=1))
