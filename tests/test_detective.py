@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from logitproof.properties import cli
+from logitproof.properties import cli, detective
 from logitproof.properties.detected import FOLLOWS, detected
 from logitproof.properties.detective import (
     QUESTIONS,
@@ -31,6 +31,8 @@ from logitproof.properties.scalar.conventions import (
 )
 from logitproof.properties.scalar.foreign import Foreign
 from logitproof.properties.subjects import CoreSubject, ScalarSubject
+from logitproof.properties.truth import BINARY32, BINARY64, Format
+from logitproof.properties.truth.foreign import foreign_logits
 
 ALONE = [change for c in alternatives(tuple(CHOICES), 1) for change in c.changes]
 # Relative positions are all that rotation shows: where each segment reads itself alone, running
@@ -211,3 +213,16 @@ def test_the_command_tells_it_in_words_and_facts(
 def test_the_command_says_when_all_is_as_specified(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["detect"]) == 0
     assert capsys.readouterr().out.endswith("Everything asked is answered as specified.\n")
+
+
+def test_each_format_is_judged_by_a_truth_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = set[Format]()
+
+    def listed(*given: Any, format: Format, **more: Any) -> Any:
+        asked.add(format)
+        return foreign_logits(*given, format=format, **more)
+
+    detective._truth.cache_clear()
+    monkeypatch.setattr(detective, "foreign_logits", listed)
+    examined(ScalarSubject)
+    assert asked == {BINARY32, BINARY64}

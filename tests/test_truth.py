@@ -219,3 +219,12 @@ def test_an_error_of_underflow_bends_a_function_too() -> None:
     result = arithmetic.exp(x)
     moved, _ = roundings(arithmetic.record, len(arithmetic.record), [result.index], BINARY32)
     assert moved.bounds(BINARY32)[0] > math.exp(2.0) - math.exp(1.0) + SAFETY * math.exp(1.0)
+
+
+def test_one_error_times_another_is_in_the_bound_of_a_product() -> None:
+    record = recording().record
+    x, y = record.parameter(0.0), record.parameter(0.0)
+    record.sizes[:] = [1.0 / BINARY32.unit] * 2  # off by 1
+    results = [(x * y).index, record.dot([x, y], [y, x]).index]
+    moved, _ = roundings(record, len(record), results, BINARY32)
+    assert (moved.bounds(BINARY32) >= [1.0, 2.0]).all()
