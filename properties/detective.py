@@ -137,7 +137,8 @@ class Match:
 
     distance: the largest difference, as a share of the largest logit
     ratio:    error / derived bound of the alternative; None where it was not judged
-    single:   error / the bound that a decoder in float32 would have; likewise
+    single:   where that is above 1, error / the bound that a decoder in float32 would have; None
+              where the alternative has such steps itself
     """
 
     conventions: Conventions
@@ -403,12 +404,13 @@ def _in_one_format(conventions: Conventions, start: Conventions) -> Conventions:
 
 
 def _judged(match: Match, actual: Array, question: Question, format: Format) -> Match:
-    ratio, single = (
-        _ratio(_truth(question, match.conventions, of), actual, question.asked, of)
-        for of in (format, BINARY32)
-    )
-    in_single = any(name in STEPS for name, _ in match.conventions.changes)
-    return replace(match, ratio=ratio, single=None if in_single else single)
+    def ratio(of: Format) -> float:
+        return _ratio(_truth(question, match.conventions, of), actual, question.asked, of)
+
+    judged = replace(match, ratio=ratio(format))
+    if judged.explains or any(name in STEPS for name, _ in match.conventions.changes):
+        return judged
+    return replace(judged, single=ratio(BINARY32))
 
 
 def _ratio(answer: Answer, actual: Array, asked: NDArray[np.bool_], format: Format) -> float:

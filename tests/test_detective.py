@@ -224,5 +224,5 @@ def test_each_format_is_judged_by_a_truth_of_its_own(monkeypatch: pytest.MonkeyP
 
     detective._truth.cache_clear()
     monkeypatch.setattr(detective, "foreign_logits", listed)
-    examined(ScalarSubject)
+    examined(lambda: ForeignSubject(norm_steps="float32"))
     assert asked == {BINARY32, BINARY64}

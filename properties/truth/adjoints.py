@@ -7,23 +7,22 @@ column each. What the reverse pass reads of the forward pass may have been compu
 with roundings of its own: a forward entry counts |what comes from reverse reads| + |the rest|.
 
 Where rounding leaves few digits of a slope, its own error is not small beside it, and what it
-does to the roundings that it multiplies is no longer of higher order. |v_i| and the slopes are the
-larger of the true ones and those that a run of the record in doubles meets; how far what is beyond
-the first order may go is added to the bound where SAFETY does not cover it (`_straighten`).
+does to the roundings that it multiplies is no longer of higher order. How far what is beyond the
+first order may go is added to the bound where SAFETY does not cover it (`_straightened`).
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .recording import Bend, Record, Recorded
+from .recording import Record, Recorded
 
 __all__ = [
     "BFLOAT16", "BINARY16", "BINARY32", "BINARY64", "SAFETY", "Format", "Roundings", "carried",
@@ -31,6 +30,7 @@ __all__ = [
 ]  # fmt: skip
 
 Array: TypeAlias = NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.intp]
 
 SAFETY = 2.0  # for the higher orders; ample while bound / |y| < 1e-4. Source: notes/bounds.md
 STRAIGHT = 2.0**-10  # of a function's scale, or of a number: SAFETY covers what is beyond
@@ -38,6 +38,7 @@ PART = 0.125  # of an error: with this much more it is still within SAFETY
 ROUNDS = 16  # of looking again; what grows still has no bound
 AHEAD = 2.0  # more is granted than is needed, so that looking again comes to an end
 UNBOUNDED = 1e300  # times nothing, it is nothing
+AT_ONCE = 512  # columns of a matrix with a row for every entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,41 +93,79 @@ class Roundings:
 def roundings(
     record: Record, border: int, outputs: Sequence[int], format: Format
 ) -> tuple[Roundings, Array]:
-    """For every output, and d output / d entry, [entries, outputs]. Widens the record.
+    """For every output, and d output / d entry, [entries, outputs].
 
     outputs: entries, -1 for what is known exactly
     border:  entries from here on are those of the reverse pass
     """
     with np.errstate(all="ignore"):  # an infinite bound decides nothing
-        weights, adjoints = _weights(record, border, outputs)
-        _straighten(record, border, weights, format)
-        return _summed(record, weights), adjoints
+        weights, adjoints = _weights(record, border, outputs, len(record))
+        local = _straightened(record, border, weights, format)
+        return local.moving(weights), adjoints
 
 
-def _weights(record: Record, border: int, outputs: Sequence[int]) -> tuple[Array, Array]:
-    """What an error of an entry moves an output by at most, and what it does by itself."""
-    adjoints = np.zeros((len(record), len(outputs)))
+def _weights(
+    record: Record, border: int, outputs: Sequence[int], count: int
+) -> tuple[Array, Array]:
+    """What an error of each of the first entries moves an output by at most, and by itself."""
+    adjoints = np.zeros((count, len(outputs)))
     for column, output in enumerate(outputs):
         if output >= 0:
             adjoints[output, column] += 1.0
-    _walk(record, adjoints, len(record), border)
-    reads = adjoints[:border].copy()
-    reads[:, [output < border for output in outputs]] = 0.0  # outputs of the forward pass itself
+    _walk(record, adjoints, count, border)
+    late = [column for column, output in enumerate(outputs) if output >= border]
+    if not late:
+        _walk(record, adjoints, min(count, border), 0)
+        return np.abs(adjoints), adjoints
+    among = slice(late[0], late[-1] + 1)
+    reads = adjoints[:border, among].copy()
+    reads[:, [output < border for output in outputs[among]]] = 0.0  # forward themselves
     _walk(record, adjoints, border, 0)
     weights = np.abs(adjoints)
-    weights[:border] = np.abs(reads) + np.abs(adjoints[:border] - reads)
+    rest = np.subtract(adjoints[:border, among], reads, out=weights[:border, among])
+    np.add(np.abs(rest, out=rest), np.abs(reads, out=reads), out=rest)
     return weights, adjoints
 
 
-def _summed(record: Record, weights: Array) -> Roundings:
-    bounds = (np.array(v) @ weights for v in (record.sizes, record.counts))
-    relative, absolute = (np.where(np.isnan(bound), np.inf, bound) for bound in bounds)
-    own = np.zeros(len(relative))  # the same sum with a unit that is nothing beside the format's
-    return Roundings(relative=relative, absolute=absolute, own=own)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Local:
+    """Of every entry: the size of its own roundings, their number, and the format they are of."""
+
+    sizes: Array
+    counts: Array
+    format: Format
+
+    @property
+    def errors(self) -> Array:
+        """What they come to."""
+        return self.format.unit * self.sizes + self.format.eta * self.counts
+
+    def moving(self, weights: Array) -> Roundings:
+        """What moves an output, by what an error of each entry moves it."""
+        bounds = (v @ weights for v in (self.sizes, self.counts))
+        relative, absolute = (np.where(np.isnan(bound), np.inf, bound) for bound in bounds)
+        own = np.zeros(len(relative))  # the same sum with a unit that is nothing beside this one
+        return Roundings(relative=relative, absolute=absolute, own=own)
 
 
-def _straighten(record: Record, border: int, weights: Array, format: Format) -> None:
-    """Widens entries by what errors of their operands do to them beyond the slopes.
+class _Steps:
+    """A record in arrays: of each step its result, its operand and its slope; products; bends."""
+
+    def __init__(self, record: Record) -> None:
+        sources = [sources for sources, _ in record.operands]
+        self.results = np.repeat(np.arange(len(record)), [len(entry) for entry in sources])
+        self.sources = np.array([*chain.from_iterable(sources)], dtype=np.intp)
+        self.slopes = np.abs([*chain.from_iterable(record.slopes)])
+        pairs = np.array(record.pairs, dtype=np.intp).reshape(-1, 3)
+        self.products, self.left, self.right = pairs.T
+        self.values, self.bends = np.array(record.values), record.bends
+        self.bent = np.array([bend.argument.index for bend in record.bends], dtype=np.intp)
+        self.curved = np.array([bend.result.index for bend in record.bends], dtype=np.intp)
+        self.scales = np.array([bend.scale for bend in record.bends])
+
+
+def _straightened(record: Record, border: int, weights: Array, format: Format) -> _Local:
+    """Entries widened by what errors of their operands do to them beyond the slopes.
 
     Where rounding leaves so little of a score that another one may win, exp is no straight line;
     a product of two numbers that are off is off by one error times the other; and what is nothing
@@ -134,98 +173,82 @@ def _straighten(record: Record, border: int, weights: Array, format: Format) -> 
     their paths point. Where that would be seen in an output, they are asked for one by one.
     What one entry is widened by may reach others, so they are all looked at again.
     """
-    granted, found = np.zeros(len(record)), _Found(record, border, format)
+    counts, steps = np.array(record.counts), _Steps(record)
+    local, granted = _Local(np.array(record.sizes), counts, format), np.zeros(len(record))
+    errors = _errors(record, local)
     for turn in range(ROUNDS):
-        errors = _errors(record, format)
-        needed, operands = _needed(record, format, errors)
-        seen = np.flatnonzero(_is_seen(record, weights, needed, format)).tolist()
-        if seen:
-            exact = found.bounds({x for index in seen for x in operands[index]})
-            needed, _ = _needed(record, format, {**errors, **exact})
-        if not (needed > granted).any():
-            return
+        needed, results, operands = _needed(steps, local, errors)
+        seen = _seen(local, weights, np.where(needed > granted, needed, 0.0))
+        if len(seen):
+            asked = np.unique(operands[np.isin(results, seen)])
+            errors[asked] = _bounds(record, border, local, asked.tolist())
+            needed, *_ = _needed(steps, local, errors)
+        wider = needed > granted
+        if not wider.any():
+            break
         more = np.full(len(record), UNBOUNDED) if turn == ROUNDS - 1 else AHEAD * needed
-        more = np.where(needed > granted, more - granted, 0.0)
-        for index in np.flatnonzero(more).tolist():
-            record.sizes[index] += float(more[index])
-        granted += more
+        more = np.where(wider, more - granted, 0.0)
+        local, granted = _Local(local.sizes + more, counts, format), granted + more
+        errors += _errors(record, _Local(more, np.zeros(len(record)), format))
+    return local
 
 
-class _Found:
-    """Bounds of entries; their columns stay as they are while the record is widened."""
-
-    def __init__(self, record: Record, border: int, format: Format) -> None:
-        self.record, self.border, self.format = record, border, format
-        self.asked: list[int] = []
-        self.weights: Array = np.zeros((len(record), 0))
-
-    def bounds(self, entries: set[int]) -> dict[int, float]:
-        more = sorted(entries.difference(self.asked))
-        if more:
-            columns, _ = _weights(self.record, self.border, more)
-            self.asked += more
-            self.weights = np.concatenate([self.weights, columns], axis=1)
-        bounds = _summed(self.record, self.weights).bounds(self.format).tolist()
-        return dict(zip(self.asked, bounds, strict=True))
+def _bounds(record: Record, border: int, local: _Local, entries: Sequence[int]) -> Array:
+    """No entry of these, in ascending order, is off by more: some of them at a time."""
+    found = [np.zeros(0)]
+    for start in range(0, len(entries), AT_ONCE):
+        some = entries[start : start + AT_ONCE]
+        weights, _ = _weights(record, border, some, some[-1] + 1)
+        found.append(SAFETY * (local.errors[: len(weights)] @ weights))
+    return np.where(np.isnan(bounds := np.concatenate(found)), np.inf, bounds)
 
 
-def _errors(record: Record, format: Format) -> dict[int, float]:
+def _errors(record: Record, local: _Local) -> Array:
     """No entry is off by more: all errors before it, whichever way their paths point."""
-    errors: dict[int, float] = {}
-    for index, (sources, _) in enumerate(record.operands):
-        local = format.unit * record.sizes[index] + format.eta * record.counts[index]
-        error = SAFETY * local
-        for source, slope in zip(sources, record.steep[index], strict=True):
-            error += abs(slope) * errors[source] if slope else 0.0
-        errors[index] = error
-    return errors
+    errors: list[float] = []
+    entries = zip(record.operands, record.slopes, (SAFETY * local.errors).tolist(), strict=True)
+    for (sources, _), slopes, error in entries:
+        for source, slope in zip(sources, slopes, strict=True):
+            if slope:
+                error += abs(slope) * errors[source]  # noqa: PLW2901 - a sum
+        errors.append(error)
+    return np.array(errors)
 
 
-def _needed(
-    record: Record, format: Format, bounds: Mapping[int, float]
-) -> tuple[Array, Mapping[int, set[int]]]:
-    """What each entry is to be widened by, in units, for these bounds; whose bounds it came from.
+def _needed(steps: _Steps, local: _Local, bounds: Array) -> tuple[Array, Indices, Indices]:
+    """What each entry is to be widened by, in units, for these bounds; results, operands: why.
 
     SAFETY covers what one does that is off by a small part of itself, and what is little beside the
     error that the entry has anyway.
     """
-    needed, operands = np.zeros(len(record)), defaultdict[int, set[int]](set)
-    off = {i: e for i, e in bounds.items() if not e <= STRAIGHT * record.values[i]}
-    for bend in record.bends:
-        excess = _excess(bend, bounds[bend.argument.index])
-        if excess:
-            needed[bend.result.index] += excess
-            operands[bend.result.index].add(bend.argument.index)
-    for product, x, y in record.pairs if off else ():
-        if x in off and y in off:
-            needed[product] += off[x] * off[y]
-            operands[product] |= {x, y}
-    for index, (sources, _) in enumerate(record.operands if off else ()):
-        rounded = record.counts[index] * format.unit
-        for source, slope in zip(sources, record.steep[index], strict=True):
-            if source in off and slope and rounded:
-                needed[index] += rounded * abs(slope) * off[source]
-                operands[index].add(source)
-    needed = np.where(np.isnan(needed), np.inf, needed) / format.unit
-    local = np.array(record.sizes) + format.eta / format.unit * np.array(record.counts)
-    small = AHEAD * needed <= PART * local
-    return np.where(small, 0.0, np.minimum(needed, UNBOUNDED)), operands
+    format, off = local.format, ~(bounds <= STRAIGHT * steps.values)
+    rounded = format.unit * local.counts
+    bent = np.flatnonzero(~(bounds[steps.bent] < STRAIGHT * steps.scales))
+    squared = off[steps.left] & off[steps.right]
+    noisy = off[steps.sources] & (steps.slopes * rounded[steps.results] > 0.0)
+    product, x, y = steps.products[squared], steps.left[squared], steps.right[squared]
+    result, source = steps.results[noisy], steps.sources[noisy]
+    results = np.concatenate([steps.curved[bent], product, product, result])
+    operands = np.concatenate([steps.bent[bent], x, y, source])
+    half = 0.5 * bounds[x] * bounds[y]  # one half for either
+    bends = [steps.bends[i].excess(float(bounds[steps.bent[i]])) for i in bent]
+    excess = np.concatenate(
+        [bends, half, half, rounded[result] * steps.slopes[noisy] * bounds[source]]
+    )
+    needed = np.bincount(results, excess, minlength=len(bounds)) / format.unit
+    needed = np.where(np.isnan(needed), np.inf, needed)
+    small = AHEAD * needed <= PART * local.errors / format.unit
+    return np.where(small, 0.0, np.minimum(needed, UNBOUNDED)), results, operands
 
 
-def _is_seen(record: Record, weights: Array, needed: Array, format: Format) -> NDArray[np.bool_]:
-    """Which entries have more than their share in what would widen an output by more than PART."""
-    first = _summed(record, weights)
-    most = PART * (first.relative + format.eta / format.unit * first.absolute)
+def _seen(local: _Local, weights: Array, needed: Array) -> Indices:
+    """The entries with more than their share in what would widen an output by more than PART."""
+    first, entries = local.moving(weights), np.flatnonzero(needed)
+    most = PART * (first.relative + local.format.eta / local.format.unit * first.absolute)
     wide = ~(AHEAD * needed @ weights <= most)
-    share = most[wide] / (AHEAD * len(record))
-    return np.asarray((weights[:, wide] * needed[:, None] > share).any(axis=1))
-
-
-def _excess(bend: Bend, bound: float) -> float:
-    if bound < STRAIGHT * bend.scale:
-        return 0.0
-    excess = bend.excess(bound)
-    return math.inf if math.isnan(excess) else excess
+    share = most[wide] / (AHEAD * len(needed))
+    parts = weights[np.ix_(entries, wide)] * needed[entries, None]
+    return entries[(parts > share).any(axis=1)]
 
 
 def carried(
@@ -249,8 +272,10 @@ def carried(
 
 def _walk(record: Record, adjoints: Array, start: int, end: int) -> None:
     """Hands the adjoints of entries end .. start - 1 on to what they came from."""
+    reached = adjoints[:start].any(axis=1).tolist()
     for index in range(start - 1, end - 1, -1):
-        sources, row = record.operands[index][0], adjoints[index]
-        if sources and row.any():
-            for source, slope in zip(sources, record.steep[index], strict=True):
+        if reached[index]:
+            row = adjoints[index]
+            for source, slope in zip(record.operands[index][0], record.slopes[index], strict=True):
                 adjoints[source] += slope * row
+                reached[source] = True

@@ -35,7 +35,7 @@ class Recording(Arithmetic):
             kept = float(np.float32(x.near)) == x.value
             return x if kept else self.record.rounded(x.value, roundings * SINGLE)
         operands = ((x, 1, 1.0),)
-        return self.record.entry(x.value, operands, roundings * SINGLE, x.size, x.run)
+        return self.record.entry(x.value, operands, roundings * SINGLE)
 
     def dot(
         self, left: list[Recorded], right: list[Recorded], *, among: int = 1, swaps: bool = False
@@ -55,31 +55,25 @@ def recording() -> Recording:
 
     def exp(x: Recorded) -> Recorded:
         value = mp.exp(x.value)
-        run = _run(math.exp, x.run)
         near = float(value)
 
         def excess(b: float) -> float:  # where exp x is nothing, e^b may be all
-            return _run(math.exp, x.near + b) - near * (1.0 + b)
+            return _in_doubles(math.exp, x.near + b) - near * (1.0 + b)
 
-        return record.function(x, value, value, (run, run), 1.0, excess)
+        return record.function(x, value, value, 1.0, excess)
 
     def log(x: Recorded) -> Recorded:
-        run = _run(math.log, x.run), 1.0 / (x.run or math.nan)
-        return record.function(x, mp.log(x.value), 1 / x.value, run, x.near, _logarithm(x.near))
+        return record.function(x, mp.log(x.value), 1 / x.value, x.near, _logarithm(x.near))
 
     def log1p(x: Recorded) -> Recorded:
-        one = 1.0 + x.run
-        run = _run(math.log1p, x.run), 1.0 / (one or math.nan)
-        value, slope = mp.log1p(x.value), 1 / (1 + x.value)
-        return record.function(x, value, slope, run, 1.0 + x.near, _logarithm(1.0 + x.near))
+        value, slope, one = mp.log1p(x.value), 1 / (1 + x.value), 1.0 + x.near
+        return record.function(x, value, slope, one, _logarithm(one))
 
     def sin(x: Recorded) -> Recorded:
-        run = math.sin(x.run), math.cos(x.run)
-        return record.function(x, mp.sin(x.value), mp.cos(x.value), run, 1.0, _turn)
+        return record.function(x, mp.sin(x.value), mp.cos(x.value), 1.0, _turn)
 
     def cos(x: Recorded) -> Recorded:
-        run = math.cos(x.run), -math.sin(x.run)
-        return record.function(x, mp.cos(x.value), -mp.sin(x.value), run, 1.0, _turn)
+        return record.function(x, mp.cos(x.value), -mp.sin(x.value), 1.0, _turn)
 
     def power(base: Recorded, exponent: Recorded) -> Recorded:
         """base^exponent, of constants alone; the exponent was rounded, maybe twice."""
@@ -103,8 +97,8 @@ def recording() -> Recording:
     )
 
 
-def _run(function: Callable[[float], float], x: float) -> float:
-    """What doubles have for it; NaN where they have nothing."""
+def _in_doubles(function: Callable[[float], float], x: float) -> float:
+    """A function's value; NaN where doubles have nothing."""
     try:
         return function(x)
     except (ValueError, OverflowError):
@@ -113,7 +107,7 @@ def _run(function: Callable[[float], float], x: float) -> float:
 
 def _logarithm(x: float) -> Callable[[float], float]:
     """How far log(x - b) lies below the tangent at x."""
-    return lambda b: -_run(math.log1p, -b / x) - b / x
+    return lambda b: -_in_doubles(math.log1p, -b / x) - b / x
 
 
 def _turn(b: float) -> float:

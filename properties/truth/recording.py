@@ -39,25 +39,15 @@ class Recorded:
     """A number of a record; `index` is -1 for what is known exactly.
 
     near: the value as a double
-    run:  what the same operations give in doubles; a number of which rounding leaves no digit
-          is told by the two
     """
 
-    __slots__ = ("index", "near", "record", "run", "value")
+    __slots__ = ("index", "near", "record", "value")
 
-    def __init__(
-        self, record: Record, value: Real, index: int = -1, run: float | None = None
-    ) -> None:
+    def __init__(self, record: Record, value: Real, index: int = -1) -> None:
         self.record = record
         self.value = value
         self.near = float(value)
-        self.run = self.near if run is None or not math.isfinite(run) else run
         self.index = index
-
-    @property
-    def size(self) -> float:
-        """The larger magnitude of the two."""
-        return max(abs(self.near), abs(self.run))
 
     @property
     def is_nothing(self) -> bool:
@@ -74,38 +64,30 @@ class Recorded:
             return self
         if self.is_nothing:
             return other
-        total, run = self.value + other.value, self.run + other.run
-        size = max(abs(float(total)), abs(run))
-        return self.record.entry(total, ((self, 1, 1.0), (other, 1, 1.0)), FORMS, size, run)
+        return self.record.entry(self.value + other.value, ((self, 1, 1.0), (other, 1, 1.0)), FORMS)
 
     def __sub__(self, other: Recorded) -> Recorded:
         """A difference counts its operands too: some forms multiply it out, or shift it."""
-        difference, run = self.value - other.value, self.run - other.run
-        size = max(abs(float(difference)), abs(run)) + min(self.size + other.size, WRITTEN_OUT)
-        operands = ((self, 1, 1.0), (other, -1, -1.0))
-        return self.record.entry(difference, operands, FORMS, size, run)
+        difference, operands = self.value - other.value, ((self, 1, 1.0), (other, -1, -1.0))
+        beside = min(abs(self.near) + abs(other.near), WRITTEN_OUT)
+        return self.record.entry(difference, operands, FORMS, abs(float(difference)) + beside)
 
     def __mul__(self, other: Recorded) -> Recorded:
         if self.is_nothing or other.is_nothing:
             return self.record.exact(0)
-        product, run = self.value * other.value, self.run * other.run
-        operands = ((self, other.value, other.run), (other, self.value, self.run))
-        size = max(abs(float(product)), abs(run))
-        result = self.record.entry(product, operands, FORMS, size, run)
+        operands = ((self, other.value, other.near), (other, self.value, self.near))
+        result = self.record.entry(self.value * other.value, operands, FORMS)
         self.record.pair(result, self, other)
         return result
 
     def __truediv__(self, other: Recorded) -> Recorded:
         quotient = self.value / other.value
-        run = self.run / (other.run or other.near or 1.0)
-        near = (1 / other.value, -quotient / other.value)
-        operands = ((self, near[0], float(near[0])), (other, near[1], run * -float(near[0])))
-        return self.record.entry(
-            quotient, operands, FORMS, max(abs(float(quotient)), abs(run)), run
-        )
+        by_self, by_other = 1 / other.value, -quotient / other.value
+        operands = ((self, by_self, float(by_self)), (other, by_other, float(by_other)))
+        return self.record.entry(quotient, operands, FORMS)
 
     def __neg__(self) -> Recorded:
-        return self.record.entry(-self.value, ((self, -1, -1.0),), 0, 0.0, -self.run)
+        return self.record.entry(-self.value, ((self, -1, -1.0),), 0)
 
     def __eq__(self, other: object) -> bool:
         return bool(self.value == (other.value if isinstance(other, Recorded) else other))
@@ -140,18 +122,17 @@ class Record:
     """A program in the order in which it ran; what is exact alone leaves no entry.
 
     operands: per entry the entries it came from, and the slope in each
-    steep:    these slopes as doubles, or where a run in doubles keeps less than 20 of their bits
-              the larger of the two: what roundings before it are multiplied by in a program
+    slopes:   these slopes as doubles
     counts:   per entry k, its roundings
     sizes:    per entry the magnitude that they are relative to, times k
-    values:   per entry its magnitude, the larger of the true one and that of a run in doubles
+    values:   per entry its magnitude
     bends:    its elementary functions
     pairs:    its products of two numbers that are not exact: the entries of product and factors
     """
 
     def __init__(self) -> None:
         self.operands: list[tuple[tuple[int, ...], tuple[Real, ...]]] = []
-        self.steep: list[tuple[float, ...]] = []
+        self.slopes: list[tuple[float, ...]] = []
         self.counts: list[float] = []
         self.sizes: list[float] = []
         self.values: list[float] = []
@@ -168,39 +149,37 @@ class Record:
 
     def parameter(self, value: Real) -> Recorded:
         """A number without an error that slopes are asked for."""
-        return self._written(mpmath.mpf(value), (), (), (), 0, 0.0, None)
+        return self._written(mpmath.mpf(value), (), (), (), 0)
 
     def entry(
         self,
         value: Real,
         operands: Sequence[tuple[Recorded, Real, float]],
         count: float,
-        size: float,
-        run: float,
+        size: float | None = None,
     ) -> Recorded:
         """The result of one operation; exact where all its operands are.
 
-        operands: with the slope in each, and what a run in doubles has for it
+        operands: with the slope in each, and that as a double
+        size:     the result's own magnitude, if no other
         """
-        known = [(x.index, slope, _steep(slope, shown)) for x, slope, shown in operands
-                 if x.index >= 0]  # fmt: skip
+        known = [(x.index, slope, near) for x, slope, near in operands if x.index >= 0]
         if not known:
             return Recorded(self, value)
-        indices, slopes, steep = zip(*known, strict=True)
+        indices, slopes, near = zip(*known, strict=True)
         if len(indices) == 2 and indices[0] == indices[1]:  # x * x
-            indices, slopes = indices[:1], (slopes[0] + slopes[1],)
-            steep = (steep[0] + steep[1],)
-        return self._written(value, indices, slopes, steep, count, size, run)
+            indices, slopes, near = indices[:1], (slopes[0] + slopes[1],), (near[0] + near[1],)
+        return self._written(value, indices, slopes, near, count, size)
 
-    def rounded(self, value: Real, count: float, size: float = 0.0) -> Recorded:
+    def rounded(self, value: Real, count: float) -> Recorded:
         """A number that depends on no parameter, but is not known exactly."""
-        return self._written(value, (), (), (), count, size or abs(float(value)), None)
+        return self._written(value, (), (), (), count)
 
     def widen(self, number: Recorded, count: float, size: float | None = None) -> None:
         """Grants an entry more roundings: for what other forms of a whole operation do."""
         if number.index >= 0:
             self.counts[number.index] += count
-            self.sizes[number.index] += count * (number.size if size is None else size)
+            self.sizes[number.index] += count * (abs(number.near) if size is None else size)
 
     def pair(self, result: Recorded, x: Recorded, y: Recorded) -> None:
         """Remembers that a result has x y in it."""
@@ -228,16 +207,15 @@ class Record:
         operands: list[tuple[Recorded, Real, float]] = []
         size = 0.0
         for x, y in pairs:
-            size += max(abs(x.near * y.near), abs(x.run * y.run))
-            operands += ((x, y.value, y.run), (y, x.value, x.run))
-        run = sum(x.run * y.run for x, y in pairs)
-        result = self.entry(value, operands, among * len(left) + FORMS, size, run)
+            size += abs(x.near * y.near)
+            operands += ((x, y.value, y.near), (y, x.value, x.near))
+        result = self.entry(value, operands, among * len(left) + FORMS, size)
         for x, y in pairs:
             self.pair(result, x, y)
         for x, y in pairs if swaps else ():
             if x.index >= 0:
                 m, whole = self.counts[x.index], self.sizes[x.index]  # m and m times sum |a|
-                self.widen(result, m + len(left) + FORMS, y.size * whole / m)
+                self.widen(result, m + len(left) + FORMS, abs(y.near) * whole / m)
         return result
 
     def total(self, terms: Sequence[Recorded], beside: Recorded | None = None) -> Recorded:
@@ -246,33 +224,24 @@ class Record:
         beside: a number that is among the terms elsewhere
         """
         value = mp.fsum(x.value for x in terms)
-        size, run = sum(x.size for x in terms), sum(x.run for x in terms)
-        terms_elsewhere = len(terms) + (beside is not None)
-        size += beside.size if beside is not None else 0.0
-        operands = [(x, 1, 1.0) for x in terms]
-        return self.entry(value, operands, terms_elsewhere + FORMS, size, run)
+        elsewhere = [*terms, *([] if beside is None else [beside])]
+        size = sum(abs(x.near) for x in elsewhere)
+        return self.entry(value, [(x, 1, 1.0) for x in terms], len(elsewhere) + FORMS, size)
 
     def function(
         self,
         x: Recorded,
         value: Real,
         slope: Real,
-        run: tuple[float, float],
         scale: float,
         excess: Callable[[float], float],
     ) -> Recorded:
-        """An elementary function of a recorded number.
-
-        run: what a run in doubles has for the value and the slope; NaN where it has none
-        """
+        """An elementary function of a recorded number."""
         count = 2 * FUNCTION_ULP + FORMS
         if x.index < 0:  # of an exact argument exact where it is 0 or 1: all others are irrational
             return self.exact(value) if value in (0, 1) else self.rounded(value, count)
-        shown = run if all(map(math.isfinite, run)) else (float(value), float(slope))
-        size = max(abs(float(value)), abs(shown[0]))
-        result = self.entry(value, ((x, slope, shown[1]),), count, size, shown[0])
-        if result.index >= 0:
-            self.bends.append(Bend(argument=x, result=result, scale=scale, excess=excess))
+        result = self.entry(value, ((x, slope, float(slope)),), count)
+        self.bends.append(Bend(argument=x, result=result, scale=scale, excess=excess))
         return result
 
     def _written(
@@ -280,26 +249,20 @@ class Record:
         value: Real,
         indices: tuple[int, ...],
         slopes: tuple[Real, ...],
-        steep: tuple[float, ...],
+        near: tuple[float, ...],
         count: float,
-        size: float,
-        run: float | None,
+        size: float | None = None,
     ) -> Recorded:
-        self.steep.append(steep)
+        number = Recorded(self, value, len(self.counts))
+        magnitude = abs(number.near)
+        size = magnitude if size is None else size
         self.operands.append((indices, slopes))
+        self.slopes.append(near)
         self.counts.append(count)
         self.sizes.append(count * size)
-        number = Recorded(self, value, len(self.counts) - 1, run)
-        self.values.append(number.size)
-        self.largest = max(self.largest, abs(number.near), size)
+        self.values.append(magnitude)
+        self.largest = max(self.largest, magnitude, size)
         return number
-
-
-def _steep(slope: Real, run: float) -> float:
-    near = float(slope)
-    if abs(run - near) <= abs(near) * 2.0**-20:
-        return near
-    return max(near, run, key=abs)
 
 
 def slopes(
@@ -320,8 +283,8 @@ def slopes(
         adjoint, magnitude = adjoints[index], magnitudes[index]
         if not magnitude:
             continue
-        (sources, slopes), steep = record.operands[index], record.steep[index]
-        for source, slope, near in zip(sources, slopes, steep, strict=True):
+        (sources, slopes), doubles = record.operands[index], record.slopes[index]
+        for source, slope, near in zip(sources, slopes, doubles, strict=True):
             adjoints[source] += adjoint * slope
             magnitudes[source] += magnitude * (abs(near) or _TINY) or _TINY
     own = 10.0 ** (LOST - mp.dps)
