@@ -8,8 +8,10 @@ import pytest
 from hypothesis import settings
 
 from logitproof.properties import profiles
+from logitproof.properties.laws import Law
 
 SEED = "--hypothesis-seed"
+COSTLY = ["truth", "grouped", "untied"]  # laws whose cases have a truth each
 
 profiles.load()
 
@@ -20,6 +22,17 @@ def pytest_configure(config: pytest.Config) -> None:
     varies = not (settings.get_profile(chosen) if chosen else settings()).derandomize
     if varies and config.getoption(SEED) is None:
         config.option.hypothesis_seed = str(profiles.new_seed())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Who asks for the same truths comes first and together: one worker computes them once."""
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    law = getattr(item, "callspec", None) and item.callspec.params.get("law")
+    family = law.id.partition(".")[0] if isinstance(law, Law) else ""
+    return COSTLY.index(family) if family in COSTLY else len(COSTLY)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

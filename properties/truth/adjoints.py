@@ -159,8 +159,8 @@ class _Steps:
         pairs = np.array(record.pairs, dtype=np.intp).reshape(-1, 3)
         self.products, self.left, self.right = pairs.T
         self.values, self.bends = np.array(record.values), record.bends
-        self.bent = np.array([bend.argument.index for bend in record.bends], dtype=np.intp)
-        self.curved = np.array([bend.result.index for bend in record.bends], dtype=np.intp)
+        self.bent = np.array([bend.argument for bend in record.bends], dtype=np.intp)
+        self.curved = np.array([bend.result for bend in record.bends], dtype=np.intp)
         self.scales = np.array([bend.scale for bend in record.bends])
 
 
@@ -210,7 +210,7 @@ def _errors(record: Record, local: _Local) -> Array:
     for (sources, _), slopes, error in entries:
         for source, slope in zip(sources, slopes, strict=True):
             if slope:
-                error += abs(slope) * errors[source]  # noqa: PLW2901 - a sum
+                error += abs(slope) * errors[source]
         errors.append(error)
     return np.array(errors)
 

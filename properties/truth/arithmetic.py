@@ -55,10 +55,10 @@ def recording() -> Recording:
 
     def exp(x: Recorded) -> Recorded:
         value = mp.exp(x.value)
-        near = float(value)
+        at, near = x.near, float(value)
 
         def excess(b: float) -> float:  # where exp x is nothing, e^b may be all
-            return _in_doubles(math.exp, x.near + b) - near * (1.0 + b)
+            return _in_doubles(math.exp, at + b) - near * (1.0 + b)
 
         return record.function(x, value, value, 1.0, excess)
 

@@ -26,7 +26,7 @@ from logitproof.properties.scalar.forward import Head, Norm, Row
 from .adjoints import BINARY64, Format, Roundings, carried, roundings
 from .arithmetic import recording
 from .orders import grant_forward_orders, reverse_losses
-from .recording import DIGITS, FORMS, FUNCTION_ULP, WRITTEN_OUT, Real, Record, slopes
+from .recording import DIGITS, FORMS, FUNCTION_ULP, WRITTEN_OUT, Real, Record, slopes, uncollected
 
 __all__ = ["DECLARED_CLASS", "Answer", "Truth", "truth_of"]
 
@@ -104,7 +104,8 @@ def truth_of(
     format: in which the programs compute; weights are taken over exactly whatever it is
     digits: carried; a slope whose terms cancel beyond them has the rest in its bound
     """
-    with mp.workdps(digits), np.errstate(all="ignore"):  # an infinite bound decides nothing
+    # An infinite bound decides nothing.
+    with mp.workdps(digits), np.errstate(all="ignore"), uncollected():
         arithmetic = recording()
         record = arithmetic.record
         decoder = ScalarDecoder(config, weights, arithmetic)

@@ -16,7 +16,7 @@ from logitproof.properties.scalar.foreign import Foreign
 from .adjoints import BINARY64, Format, roundings
 from .arithmetic import recording
 from .decoder import Answer
-from .recording import DIGITS, Recorded
+from .recording import DIGITS, Recorded, uncollected
 
 __all__ = ["foreign_logits"]
 
@@ -39,7 +39,7 @@ def foreign_logits(
     ulps; a whole operation in another textbook form (a softmax that is not shifted, a root by
     logarithms) is granted what its steps are, not more: this bound is the narrower one.
     """
-    with mp.workdps(DIGITS):
+    with mp.workdps(DIGITS), uncollected():
         arithmetic = recording()
         record = arithmetic.record
 

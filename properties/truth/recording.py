@@ -7,8 +7,9 @@ The rules are those of the primitives alone: + - * /, sums of products, elementa
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -17,7 +18,7 @@ from mpmath import mp
 
 __all__ = [
     "DIGITS", "FORMS", "FUNCTION_ULP", "LOST", "WRITTEN_OUT", "Bend", "Real", "Record",
-    "Recorded", "slopes",
+    "Recorded", "slopes", "uncollected",
 ]  # fmt: skip
 
 Real: TypeAlias = Any  # mpmath.mpf, which has no types
@@ -33,6 +34,18 @@ FUNCTION_ULP = 4.0  # of exp log log1p sin cos pow, as vector libraries declare;
 # Forms that do not shift by the maximum, or multiply out u - w, are granted their roundings as far
 # as this size; beyond it they lose every digit of the difference, which is a mistake, not a form.
 WRITTEN_OUT = 2.0**20
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No search for garbage: a record is without cycles, and is searched again as it grows."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class Recorded:
@@ -106,14 +119,14 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bend:
-    """A function of one number that is no straight line.
+    """A function of one number that is no straight line: the entries of argument and result.
 
     scale:  of the argument: moved by a small part of it, the function is straight
     excess: beyond |slope| b, what moving the argument by b may move the result; NaN: any way
     """
 
-    argument: Recorded
-    result: Recorded
+    argument: int
+    result: int
     scale: float
     excess: Callable[[float], float]
 
@@ -204,11 +217,8 @@ class Record:
             (x, y) for x, y in zip(left, right, strict=True) if not (x.is_nothing or y.is_nothing)
         ]
         value = mp.fdot((x.value, y.value) for x, y in pairs)
-        operands: list[tuple[Recorded, Real, float]] = []
-        size = 0.0
-        for x, y in pairs:
-            size += abs(x.near * y.near)
-            operands += ((x, y.value, y.near), (y, x.value, x.near))
+        size = sum(abs(x.near * y.near) for x, y in pairs)
+        operands = [step for x, y in pairs for step in ((x, y.value, y.near), (y, x.value, x.near))]
         result = self.entry(value, operands, among * len(left) + FORMS, size)
         for x, y in pairs:
             self.pair(result, x, y)
@@ -241,7 +251,7 @@ class Record:
         if x.index < 0:  # of an exact argument exact where it is 0 or 1: all others are irrational
             return self.exact(value) if value in (0, 1) else self.rounded(value, count)
         result = self.entry(value, ((x, slope, float(slope)),), count)
-        self.bends.append(Bend(argument=x, result=result, scale=scale, excess=excess))
+        self.bends.append(Bend(argument=x.index, result=result.index, scale=scale, excess=excess))
         return result
 
     def _written(
