@@ -11,7 +11,7 @@ from logitproof.properties import profiles
 from logitproof.properties.laws import Law
 
 SEED = "--hypothesis-seed"
-COSTLY = ["truth", "grouped", "untied"]  # laws whose cases have a truth each
+COSTLY = ["truth", "grouped", "untied", "test_precision"]  # whose cases have a truth each
 
 profiles.load()
 
@@ -31,8 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _place(item: pytest.Item) -> int:
     law = getattr(item, "callspec", None) and item.callspec.params.get("law")
-    family = law.id.partition(".")[0] if isinstance(law, Law) else ""
-    return COSTLY.index(family) if family in COSTLY else len(COSTLY)
+    asks = law.id.partition(".")[0] if isinstance(law, Law) else item.path.stem
+    return COSTLY.index(asks) if asks in COSTLY else len(COSTLY)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
