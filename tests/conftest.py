@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _place(item: pytest.Item) -> int:
-    law = getattr(item, "callspec", None) and item.callspec.params.get("law")
+    law = getattr(getattr(item, "callspec", None), "params", {}).get("law")
     asks = law.id.partition(".")[0] if isinstance(law, Law) else item.path.stem
     return COSTLY.index(asks) if asks in COSTLY else len(COSTLY)
 

@@ -6,6 +6,7 @@ import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
 from itertools import combinations
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, TypeAlias
@@ -41,6 +42,7 @@ FAMILIES = {
 CODE = re.compile(rf"\b(?:{'|'.join(FAMILIES)})/[a-z0-9-]+")
 # What a refused call may change: the note that a graph was found free of released nodes.
 UNWATCHED = {"_checked_at", "__weakref__"}
+ATOMS = (int, str, bytes, type(None))  # hold nothing else, and == tells them apart
 
 
 Plant: TypeAlias = Callable[["Situation"], object]
@@ -217,13 +219,13 @@ def state(thing: object) -> object:
 
 
 def _state(thing: object, seen: dict[int, object]) -> object:
+    if isinstance(thing, ATOMS):
+        return thing
     if isinstance(thing, np.ndarray):
         bits = [repr(x) for x in thing.flat] if thing.dtype == object else thing.tobytes()
         return (thing.dtype.str, thing.shape, thing.strides, thing.flags.writeable, bits)
     if isinstance(thing, float):
         return thing.hex()
-    if thing is None or isinstance(thing, bool | int | str | bytes):
-        return thing
     if id(thing) in seen:
         return id(thing)
     seen[id(thing)] = thing
@@ -239,8 +241,14 @@ def _state(thing: object, seen: dict[int, object]) -> object:
 def _attributes(thing: object) -> Iterator[tuple[str, Any]]:
     if callable(thing) and not is_dataclass(thing):
         return
-    slots = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ())]
-    named = [f.name for f in fields(thing)] if is_dataclass(thing) else []
-    for name in dict.fromkeys([*slots, *named, *getattr(thing, "__dict__", {})]):
+    kind: Any = type(thing)
+    for name in dict.fromkeys([*_declared(kind), *getattr(thing, "__dict__", {})]):
         if name not in UNWATCHED and hasattr(thing, name):
             yield name, getattr(thing, name)
+
+
+@cache
+def _declared(kind: type[Any]) -> tuple[str, ...]:
+    """The names that a class gives its things' fields."""
+    slots = [name for base in kind.__mro__ for name in getattr(base, "__slots__", ())]
+    return (*slots, *([f.name for f in fields(kind)] if is_dataclass(kind) else []))

@@ -272,7 +272,7 @@ def carried(
 
 def _walk(record: Record, adjoints: Array, start: int, end: int) -> None:
     """Hands the adjoints of entries end .. start - 1 on to what they came from."""
-    reached = adjoints[:start].any(axis=1).tolist()
+    reached: list[bool] = np.any(adjoints[:start], axis=1).tolist()
     for index in range(start - 1, end - 1, -1):
         if reached[index]:
             row = adjoints[index]
