@@ -153,7 +153,8 @@ class _Steps:
 
     def __init__(self, record: Record) -> None:
         sources = [sources for sources, _ in record.operands]
-        self.results = np.repeat(np.arange(len(record)), [len(entry) for entry in sources])
+        many = np.array([len(entry) for entry in sources], dtype=np.intp)
+        self.results = np.repeat(np.arange(len(record)), many)
         self.sources = np.array([*chain.from_iterable(sources)], dtype=np.intp)
         self.slopes = np.abs([*chain.from_iterable(record.slopes)])
         pairs = np.array(record.pairs, dtype=np.intp).reshape(-1, 3)
@@ -225,16 +226,15 @@ def _needed(steps: _Steps, local: _Local, bounds: Array) -> tuple[Array, Indices
     rounded = format.unit * local.counts
     bent = np.flatnonzero(~(bounds[steps.bent] < STRAIGHT * steps.scales))
     squared = off[steps.left] & off[steps.right]
-    noisy = off[steps.sources] & (steps.slopes * rounded[steps.results] > 0.0)
+    noisy = off[steps.sources] & (steps.slopes > 0.0) & (rounded[steps.results] > 0.0)
     product, x, y = steps.products[squared], steps.left[squared], steps.right[squared]
     result, source = steps.results[noisy], steps.sources[noisy]
     results = np.concatenate([steps.curved[bent], product, product, result])
     operands = np.concatenate([steps.bent[bent], x, y, source])
     half = 0.5 * bounds[x] * bounds[y]  # one half for either
     bends = [steps.bends[i].excess(float(bounds[steps.bent[i]])) for i in bent]
-    excess = np.concatenate(
-        [bends, half, half, rounded[result] * steps.slopes[noisy] * bounds[source]]
-    )
+    noise = rounded[result] * (steps.slopes[noisy] * bounds[source])
+    excess = np.concatenate([bends, half, half, noise])
     needed = np.bincount(results, excess, minlength=len(bounds)) / format.unit
     needed = np.where(np.isnan(needed), np.inf, needed)
     small = AHEAD * needed <= PART * local.errors / format.unit
