@@ -1,0 +1,76 @@
+"""A record: asked in any format, a few columns at a time, and gone with its truth."""
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+from logitproof.properties.laws.regimes import Regime, Sizes, TruthCase, case_of
+from logitproof.properties.truth import BINARY32, BINARY64, Truth, adjoints, arithmetic, truth_of
+from logitproof.properties.truth.adjoints import roundings
+from logitproof.properties.truth.arithmetic import recording
+from logitproof.properties.truth.recording import Record, uncollected
+
+CASE = case_of(Sizes(B=1, T=3, V=4, head_width=4, F=2), 7, Regime(norm="tiny", attention="hot"))
+
+
+def in_single(case: TruthCase) -> Truth:
+    return truth_of(case.config, case.weights, case.ids, case.targets, format=BINARY32)
+
+
+def bounds(truth: Truth) -> dict[str, Any]:
+    return {name: answer.roundings.bounds(BINARY32) for name, answer in truth.gradients.items()}
+
+
+def test_one_format_leaves_a_record_as_the_next_one_needs_it() -> None:
+    record = recording().record
+    x, y = record.parameter(0.0), record.parameter(0.0)
+    record.sizes[:] = [1.0 / BINARY32.unit] * 2  # off by 1
+    given = (record, len(record), [(x * y).index])
+    first, other, again = (roundings(*given, f)[0] for f in (BINARY64, BINARY32, BINARY64))
+    assert first.relative == again.relative != other.relative
+
+
+def test_bounds_are_the_same_a_few_columns_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = bounds(in_single(CASE))
+    asked, exact = list[int](), adjoints._bounds
+
+    def listed(*given: Any) -> Any:
+        asked.append(len(given[-1]))
+        return exact(*given)
+
+    monkeypatch.setattr(adjoints, "AT_ONCE", 3)
+    monkeypatch.setattr(adjoints, "_bounds", listed)
+    apart = bounds(in_single(CASE))
+    n = in_single(CASE).entries  # so many terms, none negative, in another order
+    same = [np.abs(apart[k] - together[k]) <= 4 * n * 2.0**-53 * together[k] for k in apart]
+    assert max(asked) > 3
+    assert np.concatenate([x.ravel() for x in same]).all()
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_the_collector_is_left_as_it_was(collects: bool) -> None:
+    was = gc.isenabled()
+    (gc.enable if collects else gc.disable)()
+    with uncollected():
+        inside = gc.isenabled()
+    after = gc.isenabled()
+    (gc.enable if was else gc.disable)()
+    assert (inside, after) == (False, collects)
+
+
+def test_a_record_ends_with_its_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = list[weakref.ref[Record]]()
+
+    class Watched(Record):
+        def __init__(self) -> None:
+            super().__init__()
+            kept.append(weakref.ref(self))
+
+    monkeypatch.setattr(arithmetic, "Record", Watched)
+    with uncollected():
+        truth = in_single(CASE)
+        assert [record() for record in kept] == [None]
+    assert truth.entries > 0
