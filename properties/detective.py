@@ -461,7 +461,8 @@ def _loss(make: Callable[[], DecoderUnderTest], start: Conventions) -> Answered:
         packs = all(claimed(subject, name) for name in LAYOUTS)
         rows, layout = (len(PACKED), LAYOUT) if packs else (len(FULL), None)
         valid, targets = VALID[:rows], TARGETS[:rows]
-        actual = float(subject.loss_and_gradients(PACKED[:rows], targets, layout, valid)[0])
+        loss, _ = subject.loss_and_gradients(PACKED[:rows], targets, layout, valid)
+        actual = float(_floats(loss))
         logits = _floats(subject.logits(PACKED[:rows], layout))
         counted = logits.reshape(rows, len(FULL[0]), CONFIG.vocabulary_size)[np.array(valid)]
     except Exception as error:  # noqa: BLE001 - whatever a foreign decoder raises

@@ -140,6 +140,24 @@ def test_what_cannot_be_compared_is_said(wrong: Any, said: str) -> None:
     assert said in str(answered(examined(Wrong))["ordinary text"].refused)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (str, "raised TypeError: float64 is wanted, not <U"),
+        (lambda loss: [loss, loss], "raised TypeError"),
+        (lambda loss: loss * np.inf, "answered inf"),
+    ],
+    ids=["text", "two numbers", "infinity"],
+)
+def test_what_is_no_loss_is_said(wrong: Any, said: str) -> None:
+    class Wrong(ForeignSubject):
+        def loss_and_gradients(self, *batch: Any) -> Any:
+            loss, gradients = super().loss_and_gradients(*batch)
+            return wrong(loss), gradients
+
+    assert said in str(answered(examined(Wrong))["mean loss"].refused)
+
+
 def distinct(question: Question) -> Iterator[tuple[Conventions, Conventions, float]]:
     conventions = list(alternatives(question.conventions, 1))
     values = [answer_of(question, c) for c in conventions]
