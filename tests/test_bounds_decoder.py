@@ -145,6 +145,14 @@ CANCELLED = replace(
     segments=((2,),),
 )
 
+# A slope of 5e-324 times one below 1 is 0 in doubles, and what it multiplies is off by 1e273.
+SMALL_SLOPE = case_of(
+    Sizes(T=1, V=4, heads=2, F=1),
+    26,
+    Regime(values="zeros", attention="cold", norm="spiky", logits="huge"),
+    overrides=(Override(name="blocks.0.ffn.gate.weight", place=1, value=5e-324),),
+)
+
 # Slopes beyond the largest double, in the truth itself.
 SLOPES_WITHOUT_END = case_of(
     Sizes(T=1, V=2, heads=1, F=1),
@@ -169,6 +177,7 @@ TIED_BY_ROUNDING = case_of(
 @example(TIED_BY_ROUNDING)
 @example(LOSS_WITHOUT_END)
 @example(CANCELLED)
+@example(SMALL_SLOPE)
 def test_drawn_decoders_are_consistent_with_rounding(case: TruthCase) -> None:
     law = REGISTRY["truth.gradients"]
     assert law.check(TextbookSubject(), case).difference is None  # type: ignore[union-attr]
@@ -180,6 +189,7 @@ def test_drawn_decoders_are_consistent_with_rounding(case: TruthCase) -> None:
 @example(LOSS_WITHOUT_END, 0)
 @example(CANCELLED, 0)
 @example(TIED_BY_ROUNDING, 0)
+@example(SMALL_SLOPE, 0)
 def test_no_order_of_factors_is_a_mistake(case: TruthCase, seed: int) -> None:
     found = [law.check(ReorderedSubject(seed), case) for law in LAWS]
     assert [f.difference for f in found if f.difference] == []  # type: ignore[union-attr]

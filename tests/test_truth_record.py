@@ -2,13 +2,23 @@
 
 import gc
 import weakref
+from functools import reduce
+from operator import mul
 from typing import Any
 
 import numpy as np
 import pytest
 
 from logitproof.properties.laws.regimes import Regime, Sizes, TruthCase, case_of
-from logitproof.properties.truth import BINARY32, BINARY64, Truth, adjoints, arithmetic, truth_of
+from logitproof.properties.truth import (
+    BINARY32,
+    BINARY64,
+    SAFETY,
+    Truth,
+    adjoints,
+    arithmetic,
+    truth_of,
+)
 from logitproof.properties.truth.adjoints import roundings
 from logitproof.properties.truth.arithmetic import recording
 from logitproof.properties.truth.recording import Record, uncollected
@@ -31,6 +41,17 @@ def test_one_format_leaves_a_record_as_the_next_one_needs_it() -> None:
     given = (record, len(record), [(x * y).index])
     first, other, again = (roundings(*given, f)[0] for f in (BINARY64, BINARY32, BINARY64))
     assert first.relative == again.relative != other.relative
+
+
+@pytest.mark.parametrize("more", [[], [2.0**900, 2.0**-900]], ids=str)
+def test_an_error_is_seen_through_slopes_whose_product_no_double_holds(more: list[float]) -> None:
+    record = recording().record
+    x = record.parameter(1.0)
+    record.sizes[x.index] = 2.0**900 / BINARY64.unit
+    slopes = map(record.exact, [2.0**-600, 2.0**-600, *more])
+    result = reduce(mul, slopes, x)
+    moved, _ = roundings(record, len(record), [result.index], BINARY64)
+    assert SAFETY * 2.0**-300 <= moved.bounds()[0] <= 2.0 * SAFETY * 2.0**-300
 
 
 def test_bounds_are_the_same_a_few_columns_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,7 @@
 
     |y_float - y| <= sum over entries i of |dy/dv_i| (k_i u |v_i| + k_i eta) + higher orders
 
-u is the unit of rounding, eta half the smallest number. All outputs are walked back at once, a
-column each. What the reverse pass reads of the forward pass may have been computed again there,
-with roundings of its own: a forward entry counts |what comes from reverse reads| + |the rest|.
+u is the unit of rounding, eta half the smallest number.
 
 Where rounding leaves few digits of a slope, its own error is not small beside it, and what it
 does to the roundings that it multiplies is no longer of higher order. How far what is beyond the
@@ -14,7 +12,7 @@ first order may go is added to the bound where SAFETY does not cover it (`_strai
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
@@ -22,10 +20,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .recording import Record, Recorded
+from .recording import TINY, Record
+from .walks import Moves, moves_of
 
 __all__ = [
-    "BFLOAT16", "BINARY16", "BINARY32", "BINARY64", "SAFETY", "Format", "Roundings", "carried",
+    "BFLOAT16", "BINARY16", "BINARY32", "BINARY64", "SAFETY", "Format", "Roundings",
     "roundings",
 ]  # fmt: skip
 
@@ -99,32 +98,9 @@ def roundings(
     border:  entries from here on are those of the reverse pass
     """
     with np.errstate(all="ignore"):  # an infinite bound decides nothing
-        weights, adjoints = _weights(record, border, outputs, len(record))
-        local = _straightened(record, border, weights, format)
-        return local.moving(weights), adjoints
-
-
-def _weights(
-    record: Record, border: int, outputs: Sequence[int], count: int
-) -> tuple[Array, Array]:
-    """What an error of each of the first entries moves an output by at most, and by itself."""
-    adjoints = np.zeros((count, len(outputs)))
-    for column, output in enumerate(outputs):
-        if output >= 0:
-            adjoints[output, column] += 1.0
-    _walk(record, adjoints, count, border)
-    late = [column for column, output in enumerate(outputs) if output >= border]
-    if not late:
-        _walk(record, adjoints, min(count, border), 0)
-        return np.abs(adjoints), adjoints
-    among = slice(late[0], late[-1] + 1)
-    reads = adjoints[:border, among].copy()
-    reads[:, [output < border for output in outputs[among]]] = 0.0  # forward themselves
-    _walk(record, adjoints, border, 0)
-    weights = np.abs(adjoints)
-    rest = np.subtract(adjoints[:border, among], reads, out=weights[:border, among])
-    np.add(np.abs(rest, out=rest), np.abs(reads, out=reads), out=rest)
-    return weights, adjoints
+        moves = moves_of(record, border, outputs, len(record))
+        local = _straightened(record, border, moves, format)
+        return local.moving(moves), moves.adjoints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,9 +116,9 @@ class _Local:
         """What they come to."""
         return self.format.unit * self.sizes + self.format.eta * self.counts
 
-    def moving(self, weights: Array) -> Roundings:
+    def moving(self, moves: Moves) -> Roundings:
         """What moves an output, by what an error of each entry moves it."""
-        bounds = (v @ weights for v in (self.sizes, self.counts))
+        bounds = (np.ldexp(v @ moves.weights, -moves.exponents) for v in (self.sizes, self.counts))
         relative, absolute = (np.where(np.isnan(bound), np.inf, bound) for bound in bounds)
         own = np.zeros(len(relative))  # the same sum with a unit that is nothing beside this one
         return Roundings(relative=relative, absolute=absolute, own=own)
@@ -165,7 +141,7 @@ class _Steps:
         self.scales = np.array([bend.scale for bend in record.bends])
 
 
-def _straightened(record: Record, border: int, weights: Array, format: Format) -> _Local:
+def _straightened(record: Record, border: int, moves: Moves, format: Format) -> _Local:
     """Entries widened by what errors of their operands do to them beyond the slopes.
 
     Where rounding leaves so little of a score that another one may win, exp is no straight line;
@@ -179,7 +155,7 @@ def _straightened(record: Record, border: int, weights: Array, format: Format) -
     errors = _errors(record, local)
     for turn in range(ROUNDS):
         needed, results, operands = _needed(steps, local, errors)
-        seen = _seen(local, weights, np.where(needed > granted, needed, 0.0))
+        seen = _seen(local, moves.weights, np.where(needed > granted, needed, 0.0))
         if len(seen):
             asked = np.unique(operands[np.isin(results, seen)])
             errors[asked] = _bounds(record, border, local, asked.tolist())
@@ -199,8 +175,9 @@ def _bounds(record: Record, border: int, local: _Local, entries: Sequence[int]) 
     found = [np.zeros(0)]
     for start in range(0, len(entries), AT_ONCE):
         some = entries[start : start + AT_ONCE]
-        weights, _ = _weights(record, border, some, some[-1] + 1)
-        found.append(SAFETY * (local.errors[: len(weights)] @ weights))
+        moves = moves_of(record, border, some, some[-1] + 1)
+        moved = local.errors[: some[-1] + 1] @ moves.weights
+        found.append(SAFETY * np.ldexp(moved, -moves.exponents))
     return np.where(np.isnan(bounds := np.concatenate(found)), np.inf, bounds)
 
 
@@ -210,8 +187,8 @@ def _errors(record: Record, local: _Local) -> Array:
     entries = zip(record.operands, record.slopes, (SAFETY * local.errors).tolist(), strict=True)
     for (sources, _), slopes, error in entries:
         for source, slope in zip(sources, slopes, strict=True):
-            if slope:
-                error += abs(slope) * errors[source]
+            if slope and errors[source]:
+                error += abs(slope) * errors[source] or TINY
         errors.append(error)
     return np.array(errors)
 
@@ -243,39 +220,9 @@ def _needed(steps: _Steps, local: _Local, bounds: Array) -> tuple[Array, Indices
 
 def _seen(local: _Local, weights: Array, needed: Array) -> Indices:
     """The entries with more than their share in what would widen an output by more than PART."""
-    first, entries = local.moving(weights), np.flatnonzero(needed)
-    most = PART * (first.relative + local.format.eta / local.format.unit * first.absolute)
+    entries = np.flatnonzero(needed)
+    most = PART * ((local.errors / local.format.unit) @ weights)
     wide = ~(AHEAD * needed @ weights <= most)
     share = most[wide] / (AHEAD * len(needed))
     parts = weights[np.ix_(entries, wide)] * needed[entries, None]
     return entries[(parts > share).any(axis=1)]
-
-
-def carried(
-    record: Record, border: int, losses: Mapping[int, float], inputs: Sequence[Recorded]
-) -> Array:
-    """What losses at forward entries amount to in the gradient of every input.
-
-    sum over entries v of |dv / d input| losses[v]: a contribution to the adjoint of v is
-    multiplied by that on its way.
-    """
-    entries = list(losses)
-    adjoints = np.zeros((border, len(entries)))
-    adjoints[entries, range(len(entries))] = 1.0
-    with np.errstate(over="ignore", invalid="ignore"):
-        _walk(record, adjoints, border, 0)
-        slopes = np.abs(adjoints[[x.index for x in inputs]])
-        parts = np.where(slopes == 0.0, 0.0, slopes * np.array([losses[v] for v in entries]))
-        total = parts.sum(axis=1)
-    return np.where(np.isnan(total), np.inf, total)
-
-
-def _walk(record: Record, adjoints: Array, start: int, end: int) -> None:
-    """Hands the adjoints of entries end .. start - 1 on to what they came from."""
-    reached: list[bool] = np.any(adjoints[:start], axis=1).tolist()
-    for index in range(start - 1, end - 1, -1):
-        if reached[index]:
-            row = adjoints[index]
-            for source, slope in zip(record.operands[index][0], record.slopes[index], strict=True):
-                adjoints[source] += slope * row
-                reached[source] = True

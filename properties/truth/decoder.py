@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from logitproof.properties.scalar import Config, Layout, Result, ScalarDecoder
 from logitproof.properties.scalar.forward import Head, Norm, Row
 
-from .adjoints import BINARY64, Format, Roundings, carried, roundings
+from .adjoints import BINARY64, Format, Roundings, roundings
 from .arithmetic import recording
 from .orders import grant_forward_orders, reverse_losses
 from .recording import DIGITS, FORMS, FUNCTION_ULP, WRITTEN_OUT, Real, Record, slopes, uncollected
+from .walks import carried
 
 __all__ = ["DECLARED_CLASS", "Answer", "Truth", "truth_of"]
 

@@ -17,7 +17,7 @@ import mpmath
 from mpmath import mp
 
 __all__ = [
-    "DIGITS", "FORMS", "FUNCTION_ULP", "LOST", "WRITTEN_OUT", "Bend", "Real", "Record",
+    "DIGITS", "FORMS", "FUNCTION_ULP", "LOST", "TINY", "WRITTEN_OUT", "Bend", "Real", "Record",
     "Recorded", "slopes", "uncollected",
 ]  # fmt: skip
 
@@ -27,7 +27,7 @@ Real: TypeAlias = Any  # mpmath.mpf, which has no types
 # the written rules, and so the bounds, have nothing to cancel.
 DIGITS = 130
 LOST = 30  # digits of a sum, beside the magnitudes of its terms, left to what made the terms
-_TINY = 2.0**-1074
+TINY = 2.0**-1074
 FORMS = 4  # roundings granted to each operation of the record: its other textbook forms have them
 FUNCTION_ULP = 4.0  # of exp log log1p sin cos pow, as vector libraries declare; 1 ulp <= 2 u |v|
 
@@ -296,9 +296,9 @@ def slopes(
         (sources, slopes), doubles = record.operands[index], record.slopes[index]
         for source, slope, near in zip(sources, slopes, doubles, strict=True):
             adjoints[source] += adjoint * slope
-            magnitudes[source] += magnitude * (abs(near) or _TINY) or _TINY
+            magnitudes[source] += magnitude * (abs(near) or TINY) or TINY
     own = 10.0 ** (LOST - mp.dps)
-    errors = [magnitude and (magnitude * own or _TINY) for magnitude in magnitudes]
+    errors = [magnitude and (magnitude * own or TINY) for magnitude in magnitudes]
     reached = [x.index if x.index <= output.index else -1 for x in inputs]
     return (
         [adjoints[i] if i >= 0 else zero for i in reached],
