@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -64,13 +65,26 @@ def values(
     overrides: tuple[float, ...] = OVERRIDES,
 ) -> Array:
     """A float64 array of the shape; a few cells may be overridden."""
-    array = filled(draw(st.sampled_from(kinds)), draw(st.integers(0, 2**32)), shape)
+    array = filled(draw(_any_of(kinds)), draw(SEEDS), shape)
     if array.size:
-        places = st.integers(0, array.size - 1)
-        chosen = st.dictionaries(places, st.sampled_from(overrides), max_size=2)
-        for at, override in draw(chosen).items():
+        for at, override in draw(_few(array.size, overrides)).items():
             array.reshape(-1)[at] = override
     return array
+
+
+# A strategy costs as much to make as to draw from; these are asked for again and again.
+SEEDS = st.integers(0, 2**32)
+
+
+@cache
+def _any_of(kinds: tuple[str, ...]) -> st.SearchStrategy[str]:
+    return st.sampled_from(kinds)
+
+
+@cache
+def _few(size: int, overrides: tuple[float, ...]) -> st.SearchStrategy[dict[int, float]]:
+    """Places of an array, and what stands there."""
+    return st.dictionaries(st.integers(0, size - 1), st.sampled_from(overrides), max_size=2)
 
 
 def shapes(*, least: int = 0, rank: int = 3, lowest_rank: int = 0) -> st.SearchStrategy[Shape]:
