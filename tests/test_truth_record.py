@@ -14,20 +14,28 @@ from logitproof.properties.truth import (
     BINARY32,
     BINARY64,
     SAFETY,
+    Format,
     Truth,
     adjoints,
     arithmetic,
+    logits_of,
     truth_of,
 )
 from logitproof.properties.truth.adjoints import roundings
 from logitproof.properties.truth.arithmetic import recording
 from logitproof.properties.truth.recording import Record, uncollected
 
+PLAIN = case_of(Sizes(B=1, T=2, V=3, head_width=2, F=2), 7, Regime())
 CASE = case_of(Sizes(B=1, T=3, V=4, head_width=4, F=2), 7, Regime(norm="tiny", attention="hot"))
 
 
 def in_single(case: TruthCase) -> Truth:
     return truth_of(case.config, case.weights, case.ids, case.targets, format=BINARY32)
+
+
+def same_but_for_order(a: Any, b: Any) -> bool:
+    """Sums of as many numbers as the record has entries, none negative, in two orders."""
+    return bool((np.abs(a - b) <= 4 * in_single(CASE).entries * 2.0**-53 * b).all())
 
 
 def bounds(truth: Truth) -> dict[str, Any]:
@@ -65,10 +73,24 @@ def test_bounds_are_the_same_a_few_columns_at_a_time(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(adjoints, "AT_ONCE", 3)
     monkeypatch.setattr(adjoints, "_bounds", listed)
     apart = bounds(in_single(CASE))
-    n = in_single(CASE).entries  # so many terms, none negative, in another order
-    same = [np.abs(apart[k] - together[k]) <= 4 * n * 2.0**-53 * together[k] for k in apart]
     assert max(asked) > 3
-    assert np.concatenate([x.ravel() for x in same]).all()
+    assert all(same_but_for_order(apart[name], together[name]) for name in apart)
+
+
+@pytest.mark.parametrize("format", [BINARY32, BINARY64], ids=["float32", "float64"])
+def test_the_logits_alone_are_those_of_all_answers(format: Format) -> None:
+    given = (PLAIN.config, PLAIN.weights, PLAIN.ids)
+    alone = logits_of(*given, format=format)
+    among = truth_of(*given, PLAIN.targets, format=format).logits
+    assert (alone.shape, alone.values) == (among.shape, among.values)
+    assert same_but_for_order(*(x.roundings.bounds(format) for x in (alone, among)))
+
+
+def test_logits_that_no_format_holds_have_no_bound() -> None:
+    huge = {**CASE.weights, "final_norm.gain": [1e39] * CASE.config.model_width}
+    of = (CASE.config, huge, CASE.ids)
+    bounds = [logits_of(*of, format=f).roundings.bounds(f) for f in (BINARY32, BINARY64)]
+    assert [np.isinf(bound).all() for bound in bounds] == [True, False]
 
 
 @pytest.mark.parametrize("collects", [True, False])

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from logitproof.properties.truth import truth_of
+from logitproof.properties.truth import logits_of
 
 from .cases import PAD, Case, mixed_cases, packed_cases
 from .components import Components
@@ -83,9 +83,7 @@ def _bounds(implementation: DecoderUnderTest, case: Case) -> Array:
     format, weights = format_of(implementation), case.weights
     if dtype_of(implementation) == "float32":
         weights = {name: np.float32(value).tolist() for name, value in weights.items()}
-    truth = truth_of(
-        case.config, weights, case.ids, case.targets, case.layout, case.valid, format
-    ).logits
+    truth = logits_of(case.config, weights, case.ids, case.layout, format)
     return truth.roundings.bounds(format).reshape(truth.shape)
 
 

@@ -29,7 +29,7 @@ from .orders import grant_forward_orders, reverse_losses
 from .recording import DIGITS, FORMS, FUNCTION_ULP, WRITTEN_OUT, Real, Record, slopes, uncollected
 from .walks import carried
 
-__all__ = ["DECLARED_CLASS", "Answer", "Truth", "truth_of"]
+__all__ = ["DECLARED_CLASS", "Answer", "Truth", "logits_of", "truth_of"]
 
 Ids: TypeAlias = Sequence[Sequence[int]]
 Array: TypeAlias = NDArray[np.float64]
@@ -107,19 +107,45 @@ def truth_of(
     """
     # An infinite bound decides nothing.
     with mp.workdps(digits), np.errstate(all="ignore"), uncollected():
-        arithmetic = recording()
-        record = arithmetic.record
-        decoder = ScalarDecoder(config, weights, arithmetic)
-        decoder.weights = {
-            name: [[record.parameter(x.value) for x in row] for row in value]
-            for name, value in decoder.weights.items()
-        }
-        rows = decoder.rows(ids, layout)
-        _grant_forward_forms(record, rows)
-        grant_forward_orders(record, rows, decoder.weights, format.low)
+        decoder, record, rows = _run_forward(config, weights, ids, layout, format)
         border = len(record)
         result = decoder.finished(rows, targets, valid)
         return _answers(config, decoder, record, rows, border, result, format)
+
+
+def logits_of(
+    config: Config,
+    weights: Mapping[str, Any],
+    ids: Ids,
+    layout: Layout | None = None,
+    format: Format = BINARY64,
+) -> Answer:
+    """The logits of `truth_of` alone, and their bounds, for a part of what all answers cost."""
+    with mp.workdps(DIGITS), np.errstate(all="ignore"), uncollected():
+        _, record, rows = _run_forward(config, weights, ids, layout, format)
+        logits = _flat([row.logits for row in rows])
+        moved = Roundings.none(len(logits))
+        if record.largest <= format.largest:
+            moved, _ = roundings(record, len(record), [x.index for x in logits], format)
+    shape = (len(ids), len(ids[0]), config.vocabulary_size)
+    return Answer(shape=shape, values=[x.value for x in logits], roundings=moved)
+
+
+def _run_forward(
+    config: Config, weights: Mapping[str, Any], ids: Ids, layout: Layout | None, format: Format
+) -> tuple[ScalarDecoder, Record, list[Row]]:
+    """The forward pass on record, its entries widened to the declared class."""
+    arithmetic = recording()
+    record = arithmetic.record
+    decoder = ScalarDecoder(config, weights, arithmetic)
+    decoder.weights = {
+        name: [[record.parameter(x.value) for x in row] for row in value]
+        for name, value in decoder.weights.items()
+    }
+    rows = decoder.rows(ids, layout)
+    _grant_forward_forms(record, rows)
+    grant_forward_orders(record, rows, decoder.weights, format.low)
+    return decoder, record, rows
 
 
 def _answers(
