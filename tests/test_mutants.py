@@ -7,9 +7,12 @@ from math import comb
 
 import pytest
 
+from logitproof.properties import laws
+from logitproof.properties.mutants.killer import turns
 from logitproof.properties.mutants.outcomes import Outcome, interval, lines
 from logitproof.properties.mutants.sample import Mutant, changes_what_runs, drawn
 
+SCALAR_BITS = "decoder.scalar-bits"
 SOURCE = """\
 from typing import TYPE_CHECKING
 if TYPE_CHECKING:
@@ -123,6 +126,18 @@ def test_a_report_shows_survivors_and_everything_that_no_law_decided() -> None:
 def killer(seconds: str) -> subprocess.CompletedProcess[str]:
     call = [sys.executable, "-m", "logitproof.properties.mutants.killer", seconds]
     return subprocess.run(call, check=False, capture_output=True, text=True)
+
+
+def test_a_law_that_looks_at_no_kernel_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = {law: laws.REGISTRY[law] for law in ("records.values", "truth.loss", SCALAR_BITS)}
+    monkeypatch.setattr(laws, "REGISTRY", some)
+    tried = [(type(subject).__name__, law.id) for subject, law in turns() if law(subject, 1).holds]
+    assert tried == [
+        *(("Watched", law) for law in some),
+        ("BlasSubject", "truth.loss"),
+        ("StepsSubject", "truth.loss"),
+        ("StepsSubject", SCALAR_BITS),
+    ]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limit of CPU seconds there")

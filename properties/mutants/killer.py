@@ -1,7 +1,7 @@
 """The laws with the examples of the quick profile, up to the first that fails.
 
 On the core by its default kernel, then by its fast one, then step by step, each as far as it
-claims what a law needs.
+claims what a law needs. A law that never looks at the kernel says the same of every form: once.
 
 `python -m logitproof.properties.mutants.killer SECONDS` ends with 0 where all laws hold.
 """
@@ -12,17 +12,19 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from hypothesis import settings
 
 from logitproof import core
+from logitproof.core.kernels import ORDERED, Kernel
 from logitproof.properties import laws, profiles
+from logitproof.properties.laws import Law
 from logitproof.properties.subjects import BlasSubject, CoreSubject, StepsSubject
 
-__all__ = ["main"]
+__all__ = ["main", "turns"]
 
-FORMS = (CoreSubject, BlasSubject, StepsSubject)
 MEMORY_BYTES = 4 << 30  # many times what the laws take; a mutant that wants more fails
 
 
@@ -36,16 +38,43 @@ def main(seconds: int) -> int:
     print(Path(core.__file__).parent, flush=True)
     profiles.register()
     examples = settings.get_profile("quick").max_examples
-    tried = ((make, law) for make in FORMS for law in laws.REGISTRY.values())
-    for make, law in tried:
-        if law.missing(make()):
-            continue
+    for subject, law in turns():
         print(f"trying {law.id}", flush=True)
-        outcome = law(make(), examples)
+        outcome = law(subject, examples)
         if not outcome.holds:
             print(f"failed {law.id}\n{outcome.case}\n{outcome.difference}", flush=True)
             return 1
     return 0
+
+
+class Watched(CoreSubject):
+    """The core by its default kernel; tells whether anybody looked which one that is."""
+
+    looked = False
+
+    @property
+    def kernel(self) -> Kernel | None:
+        """The default."""
+        Watched.looked = True
+        return ORDERED
+
+    @kernel.setter
+    def kernel(self, kernel: Kernel | None) -> None:
+        pass
+
+
+def turns() -> Iterator[tuple[CoreSubject, Law]]:
+    """Who is judged by which law; each law is tried before the next one is asked for."""
+    looking = list[Law]()
+    for law in laws.REGISTRY.values():
+        if not law.missing(Watched()):
+            Watched.looked = False
+            yield Watched(), law
+            looking += [law] if Watched.looked else []
+    for make in (BlasSubject, StepsSubject):
+        for law in looking:
+            if not law.missing(make()):
+                yield make(), law
 
 
 def _limit(seconds: int) -> None:
