@@ -407,6 +407,11 @@ def _judged(match: Match, actual: Array, question: Question, format: Format) -> 
     def ratio(of: Format) -> float:
         return _ratio(_truth(question, match.conventions, of), actual, question.asked, of)
 
+    return _held(match, ratio, format)
+
+
+def _held(match: Match, ratio: Callable[[Format], float], format: Format) -> Match:
+    """With its share of the bound, and of float32's where that may be what is the matter."""
     judged = replace(match, ratio=ratio(format))
     if judged.explains or any(name in STEPS for name, _ in match.conventions.changes):
         return judged
@@ -489,12 +494,7 @@ def _loss_match(
     def ratio(of: Format) -> float:
         return apart / (SAFETY * LOSS_ROUNDINGS * of.unit * (abs(value) + largest))
 
-    return Match(
-        conventions=conventions,
-        distance=apart / abs(value),
-        ratio=ratio(format),
-        single=ratio(BINARY32),
-    )
+    return _held(Match(conventions=conventions, distance=apart / abs(value)), ratio, format)
 
 
 def _probes(make: Callable[[], DecoderUnderTest], subject: DecoderUnderTest) -> Iterator[Probe]:

@@ -233,6 +233,18 @@ def test_the_command_says_when_all_is_as_specified(capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.endswith("Everything asked is answered as specified.\n")
 
 
+def test_float32_is_asked_about_where_nothing_else_explains_alone() -> None:
+    class Shaken(ForeignSubject):
+        def loss_and_gradients(self, *batch: Any) -> Any:
+            loss, gradients = super().loss_and_gradients(*batch)
+            return loss * (1.0 + 1e-9), gradients
+
+    logits, loss = (answered(examined(Shaken))[name] for name in ("ordinary text", "mean loss"))
+    assert [match.single for match in logits.explained] == [None]
+    assert [match.single is None for match in loss.matches] == [False]
+    assert [m.single for a in examined(ForeignSubject).answers for m in a.explained] == [None] * 6
+
+
 def test_each_format_is_judged_by_a_truth_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = set[Format]()
 
