@@ -3,11 +3,15 @@
 import subprocess
 import sys
 from fractions import Fraction
+from functools import partial
 from math import comb
+from pathlib import Path
 
 import pytest
 
+from logitproof import core
 from logitproof.properties import laws
+from logitproof.properties.mutants.equivalents import EQUIVALENTS, Equivalent, reason_of
 from logitproof.properties.mutants.killer import turns
 from logitproof.properties.mutants.outcomes import Outcome, interval, lines
 from logitproof.properties.mutants.sample import Mutant, changes_what_runs, drawn
@@ -121,6 +125,48 @@ def test_a_report_shows_survivors_and_everything_that_no_law_decided() -> None:
     assert "died in x.z after 2 s: crashed" in text
     assert "-seen" not in text
     assert "5 mutants, 4 killed (1 by a law, 1 by the time limit, 2 by an exit), 1 survived" in text
+
+
+EQUIVALENT = EQUIVALENTS[0]
+
+
+def diff_of(equivalent: Equivalent, *more: str) -> str:
+    head = ["--- mutation diff ---", "--- a/x.py", "+++ b/x.py", "@@ -1,3 +1,3 @@", " before"]
+    return "\n".join([*head, f"-    {equivalent.before}", f"+    {equivalent.after}", *more, " x"])
+
+
+@pytest.mark.parametrize("known", EQUIVALENTS, ids=lambda known: f"{known.module}: {known.after}")
+def test_the_line_of_a_known_equivalent_stands_in_its_module(known: Equivalent) -> None:
+    text = (Path(core.__file__).parent / known.module).read_text(encoding="utf-8")
+    assert known.before in [line.strip() for line in text.splitlines()]
+    assert known.before != known.after
+    assert reason_of(known.module, diff_of(known)) == known.reason
+
+
+def test_only_the_very_change_is_a_known_equivalent() -> None:
+    assert reason_of(EQUIVALENT.module, diff_of(EQUIVALENT, "-", "+")) == EQUIVALENT.reason
+    assert reason_of("another.py", diff_of(EQUIVALENT)) is None
+    assert reason_of(EQUIVALENT.module, diff_of(EQUIVALENT, "+    more")) is None
+    assert reason_of(EQUIVALENT.module, "") is None
+
+
+def test_a_report_counts_what_is_equivalent_apart() -> None:
+    diff = diff_of(EQUIVALENT)
+    known = partial(Outcome, module=EQUIVALENT.module, output="", diff=diff, seconds=2)
+    same, seen = known(id="same", killed=False), known(id="seen", killed=True)
+    text = "\n".join(lines([*OUTCOMES, same, seen]))
+    assert f"equivalent, {EQUIVALENT.reason}: same" in text
+    assert "7 mutants, 5 killed" in text
+    assert "2 survived: 71.4% killed" in text
+    assert "Of the 6 that are not known to be equivalent: 83.3% killed" in text
+
+
+def test_a_report_of_equivalents_alone_has_no_rate_of_others() -> None:
+    diff = diff_of(EQUIVALENT)
+    same = Outcome(
+        id="same", module=EQUIVALENT.module, killed=False, output="", diff=diff, seconds=2
+    )
+    assert "Of the 0 that are not known to be equivalent: none." in "\n".join(lines([same]))
 
 
 def killer(seconds: str) -> subprocess.CompletedProcess[str]:

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from .equivalents import reason_of
+
 __all__ = ["Outcome", "interval", "lines"]
 
 CONFIDENCE = 0.95
@@ -35,6 +37,11 @@ class Outcome:
         if FAILED in self.output:
             return "failed"
         return "timeout" if self.output.rstrip().endswith(TIMEOUT) else "died"
+
+    @property
+    def equivalent(self) -> str | None:
+        """Why nothing sees it, where it survived and that is known."""
+        return None if self.killed else reason_of(self.module, self.diff)
 
     @property
     def law(self) -> str:
@@ -71,7 +78,7 @@ def _where(falling: Callable[[float], float], value: float) -> float:
 
 
 def lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """A row per module, who killed, every timeout and survivor, and the rate with its interval."""
+    """A row per module, who killed, every timeout, equivalent and survivor, and the rates."""
     yield f"{'module':<16} {'mutants':>7} {'killed':>7}"
     modules = Counter(outcome.module for outcome in outcomes)
     dead = Counter(outcome.module for outcome in outcomes if outcome.killed)
@@ -85,9 +92,10 @@ def lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
         if outcome.end not in ("failed", "survived") and outcome.law != STILLBORN:
             yield f"\n{outcome.end} in {outcome.law} after {outcome.seconds:.0f} s: {outcome.id}"
             yield textwrap.indent(outcome.diff, "  ")
-    for outcome in outcomes:
-        if not outcome.killed:
-            yield f"\nsurvived: {outcome.id}\n{textwrap.indent(outcome.diff, '  ')}"
+    survivors = [outcome for outcome in outcomes if not outcome.killed]
+    for outcome in sorted(survivors, key=lambda outcome: outcome.equivalent is None):
+        end = "survived" if outcome.equivalent is None else f"equivalent, {outcome.equivalent}"
+        yield f"\n{end}: {outcome.id}\n{textwrap.indent(outcome.diff, '  ')}"
     yield ""
     yield _summary(outcomes)
 
@@ -95,10 +103,18 @@ def lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
 def _summary(outcomes: Sequence[Outcome]) -> str:
     ends = Counter(outcome.end for outcome in outcomes)
     tried, killed = len(outcomes), sum(outcome.killed for outcome in outcomes)
-    low, high = interval(killed, tried)
+    others = sum(outcome.equivalent is None for outcome in outcomes)
     return (
         f"{tried} mutants, {killed} killed ({ends['failed']} by a law, {ends['timeout']} by the"
-        f" time limit, {ends['died']} by an exit), {tried - killed} survived: {killed / tried:.1%},"
-        f" with 95 % confidence {low:.1%} to {high:.1%};"
-        f" {sum(outcome.seconds for outcome in outcomes):.0f} s."
+        f" time limit, {ends['died']} by an exit), {tried - killed} survived:"
+        f" {_rate(killed, tried)}.\n"
+        f"Of the {others} that are not known to be equivalent: {_rate(killed, others)}.\n"
+        f"{sum(outcome.seconds for outcome in outcomes):.0f} s."
     )
+
+
+def _rate(killed: int, tried: int) -> str:
+    if not tried:
+        return "none"
+    low, high = interval(killed, tried)
+    return f"{killed / tried:.1%} killed, with 95 % confidence {low:.1%} to {high:.1%}"

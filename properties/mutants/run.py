@@ -38,7 +38,10 @@ IGNORED = ("__pycache__", "_root", *PACKAGES)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Draws, tries what has no outcome yet, and prints the report. 1 where a mutant survived."""
+    """Draws, tries what has no outcome yet, and prints the report.
+
+    Returns: 1 where a mutant survived that is not known to be equivalent
+    """
     args = _arguments(argv)
     tree = args.folder.resolve() / "tree"
     kept = args.folder / f"outcomes-{_copied(tree)[:12]}.jsonl"
@@ -59,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{number}/{len(sample)} {outcome.end:<8} {outcome.law} {mutant.id}", flush=True)
     outcomes = [known[mutant.id] for mutant in sample]
     print("\n".join(lines(outcomes)))
-    return 0 if all(outcome.killed for outcome in outcomes) else 1
+    return 0 if all(outcome.killed or outcome.equivalent for outcome in outcomes) else 1
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
