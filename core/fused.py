@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["Folded", "block", "either", "feed_forward_residual", "mean_nll", "norm",
            "norm_uses", "rows", "tied_head"]  # fmt: skip
 
-MANY_ROWS = 100_000
 ONE, MINUS_HALF = np.array(1.0), np.array(-0.5)  # cheaper operands than Python numbers
 Steps: TypeAlias = "Callable[..., Tensor]"
 Reverse: TypeAlias = Callable[[Array], Contributions]
@@ -128,9 +127,10 @@ def _normalised(x: Array, gain: Array, epsilon: float, kernel: Kernel) -> tuple[
     def reverse(upstream: Array) -> Contributions:
         """The steps back: gain, product with the root, root, logarithm, mean, square.
 
-        The root's constants, epsilon and -0.5, have contributions too, dropped but checked: sums
-        of `stabilised`, and of `scaled` times logarithms. Where a mean is 1 or more, `scaled` is
-        below 2e300 with its logarithm below 346, else below 2e150: 1e5 rows fit into the range.
+        The root's constants, epsilon and -0.5, have contributions too, dropped and sure to be
+        finite: sums of `stabilised`, below 1e150 each, and of `scaled` times logarithms of the
+        stabilised means s, below 746 each. A finite dot product leaves |scaled| below
+        1.8e308 / sqrt(s), the check below 2e150 * s: its cube is below 7e766, itself below 1e256.
         """
         gain_gradient = kernel.column_dots(upstream, normalised)
         inner = upstream * gain
@@ -140,8 +140,6 @@ def _normalised(x: Array, gain: Array, epsilon: float, kernel: Kernel) -> tuple[
         stabilised = scaled * MINUS_HALF
         stabilised /= stable
         kernel.check(stabilised)
-        if stabilised.size > MANY_ROWS:
-            kernel.check(scaled)
         stabilised /= width
         squared = stabilised * x
         return gain_gradient, inner, squared, squared
