@@ -82,8 +82,8 @@ def measure(schedule: Iterable[Event | Repeat], *, elide: bool = True) -> Livene
     A repetition changes every event's bytes by the same amount as the one before, so the
     largest is met in the first or the last: with `elide` only these are walked, and the cost
     does not depend on their number.
-    Refuses: record/field-range of bytes, record/unknown-name of an action, state/unknown-buffer,
-             state/released-buffer, state/buffer-exists, state/alias-cycle,
+    Refuses: record/field-range of bytes, record/unknown-name of an action, state/alias-cycle,
+             state/unknown-buffer, state/released-buffer, state/buffer-exists,
              capacity/plan-overflow
     Source:  config_planner.md section 8
     """
