@@ -54,7 +54,8 @@ def _ready(s: Situation) -> None:
 
 
 def _total(short: int, dtype: Any) -> Any:
-    """The sum, whose reverse rule leaves out `short` operands, or an axis where it is below 0.
+    """The sum, whose reverse rule leaves out `short` operands; an axis where it is -1, and at -2
+    it says everything twice.
 
     Its contributions are of the dtype.
     """
@@ -62,7 +63,8 @@ def _total(short: int, dtype: Any) -> Any:
     def total(left: Array, right: Array) -> tuple[Array, object]:
         def rule(upstream: Array) -> tuple[Array, ...]:
             given: Array = upstream.astype(dtype)
-            return (given, given[0] if short < 0 else given)[: 2 - max(short, 0)]
+            other = {-1: given[0], -2: np.concatenate((given, given))}.get(short, given)
+            return (given, other)[: 2 - max(short, 0)]
 
         return left + right, rule
 
@@ -141,6 +143,12 @@ FAULTS = (
         actual=[(4,), ()],
     ),
     fault(
+        Code.CONTRIBUTION_MISMATCH,
+        "a contribution twice as long",
+        lambda s: s.set(short=-2),
+        actual=[(4,), (8,)],
+    ),
+    fault(
         Code.NON_FINITE_VJP,
         "contribution overflows",
         lambda s: (_set("p", 0, 1e-200, s), _set("q", 0, 1e200, s), _set("seed", 0, 1e200, s)),
@@ -171,13 +179,17 @@ FAULTS = (
     fault(Code.GRADIENT_BORROWED, "gradient read", lambda s: s.set(read=True), what="q", actual=1),
 )
 NEEDS_PARAMETERS = {"assigned operand", "gradient overflows", "gradient read"}
-SHORT = {"a contribution missing", "a contribution without its axis"}
+MISSHAPEN = {
+    "a contribution missing",
+    "a contribution without its axis",
+    "a contribution twice as long",
+}
 OF_WIDER = {f"contributions of {dtype.__name__}" for dtype in WIDER}
 APART = (
     Apart("only parameters are assigned or hold gradients", {"untracked"}, NEEDS_PARAMETERS),
-    Apart("one rule", SHORT),
+    Apart("one rule", MISSHAPEN),
     Apart("contributions have one dtype", OF_WIDER),
-    Apart("a graph is released through its rule", {"released"}, SHORT | OF_WIDER),
+    Apart("a graph is released through its rule", {"released"}, MISSHAPEN | OF_WIDER),
 )
 
 backward, traced = (

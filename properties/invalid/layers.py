@@ -1,4 +1,4 @@
-"""Boundaries of embedding, linear map, SwiGLU and residual sum."""
+"""Boundaries of embedding, output head, linear map, SwiGLU and residual sum."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from logitproof.core import (
     constant,
 )
 from logitproof.core.codes import Code
+from logitproof.core.kernels import ORDERED
 from logitproof.core.layers import add_residual
 
 from .arguments import TYPE_AND_RANGE, kind_fault, one, size_faults
@@ -148,6 +149,37 @@ head = Boundary(
         kind_fault("table", ramp(3, 2), what="head table"),
         fault(Code.TABLE_RANK, "rank 1", lambda s: s.set(table=constant(ramp(3))), rank=1),
     ),
+)
+
+head_forward, head_by_kernel = (
+    Boundary(
+        name=f"TextOutputHead.forward{how}",
+        order=(*refuses(TextOutputHead.forward), Code.MATMUL_INNER_MISMATCH),
+        build=lambda: Situation(context=RECORDING, hidden=ramp(1, 2, 2)),
+        ready=lambda s, kernel=kernel: s.set(  # type: ignore[misc]
+            head=TextOutputHead(constant(ramp(3, 2)), kernel=kernel), x=constant(s.hidden)
+        ),
+        call=lambda s: s.head.forward(s.context, s.x),
+        faults=(
+            kind_fault("context", None, what="context"),
+            fault(
+                Code.MATMUL_INNER_MISMATCH,
+                "three features",
+                lambda s: s.set(hidden=ramp(1, 2, 3)),
+                left=3,
+                right=2,
+            ),
+            fault(
+                Code.MATMUL_INNER_MISMATCH,
+                "one feature",
+                lambda s: s.set(hidden=ramp(1, 2, 1)),
+                left=1,
+                right=2,
+            ),
+        ),
+        apart=(one("hidden", "three features", "one feature"),),
+    )
+    for how, kernel in (("", None), (" by a kernel", ORDERED))
 )
 
 # --- linear ----------------------------------------------------------------------------------
@@ -362,6 +394,6 @@ residual = Boundary(
 )
 
 BOUNDARIES = (
-    embedding_new, embedding, lookup, head, linear_new, linear, projection, swiglu,
-    swiglu_new, feed_forward, residual,
+    embedding_new, embedding, lookup, head, head_forward, head_by_kernel, linear_new, linear,
+    projection, swiglu, swiglu_new, feed_forward, residual,
 )  # fmt: skip

@@ -315,6 +315,13 @@ DOCUMENT_FAULTS = (
     ),
     fault(
         Code.TOKEN_ID_OUT_OF_BOUNDS,
+        "id 9",
+        lambda s: s.documents[0].__setitem__(2, 9),
+        position=2,
+        id=9,
+    ),
+    fault(
+        Code.TOKEN_ID_OUT_OF_BOUNDS,
         "id -1 in the second",
         lambda s: s.documents[1].__setitem__(0, -1),
         position=0,

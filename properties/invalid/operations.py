@@ -14,7 +14,16 @@ from logitproof.core.vjp import Operation
 from .boundary import Apart, Boundary, Fault, Plant, Situation, fault, refuses
 from .making import MAX, ramp, released
 
-__all__ = ["AXES", "AXES_APART", "BOUNDARIES", "argument", "boundary_of", "operand", "spike"]
+__all__ = [
+    "AXES",
+    "AXES_APART",
+    "BOUNDARIES",
+    "argument",
+    "boundary_of",
+    "operand",
+    "shape_faults",
+    "spike",
+]
 
 INF = float("inf")
 CANNOT_OVERFLOW = "what gets past the other rules is finite"
@@ -120,7 +129,8 @@ ELEMENTWISE = {Code.SIZE_OVERFLOW: NO_SUCH_ARRAY}
 # --- shapes given as arguments ---------------------------------------------------------------
 
 
-def _shape_faults(name: str = "shape") -> tuple[Fault, ...]:
+def shape_faults(name: str = "shape") -> tuple[Fault, ...]:
+    """The rules of a shape that is given as this argument."""
     return (
         fault(Code.RAGGED_IDS, "ragged shape", argument(name, lambda s: [*s, [1]])),
         fault(Code.NOT_AN_INTEGER, "float in shape", argument(name, lambda s: [1.0, *s]), id=1.0),
@@ -145,7 +155,7 @@ reshape = boundary_of(
     ops.reshape,
     [(2, 3)],
     (
-        *_shape_faults(),
+        *shape_faults(),
         fault(
             Code.SIZE_OVERFLOW,
             "2**64 elements",
@@ -168,7 +178,7 @@ broadcast = boundary_of(
     ops.broadcast_to,
     [(2, 1)],
     (
-        *_shape_faults(),
+        *shape_faults(),
         fault(
             Code.INCOMPATIBLE_BROADCAST,
             "rows that do not broadcast",
@@ -202,6 +212,13 @@ transpose = boundary_of(
     ops.transpose,
     [(2, 3)],
     (
+        fault(
+            Code.FIELD_TYPE,
+            "a hundred axes",
+            argument("axes", lambda _: [0] * 100),
+            expected="a pair",
+            actual=repr([0] * 100)[:80],
+        ),
         fault(Code.FIELD_TYPE, "three axes", argument("axes", lambda a: [*a, 0])),
         fault(Code.RAGGED_IDS, "ragged axis", argument("axes", lambda a: [[0, [1]], a[1]])),
         fault(Code.NOT_AN_INTEGER, "float axis", argument("axes", lambda a: [0.0, a[1]]), id=0.0),
@@ -332,94 +349,6 @@ log = boundary_of(
 )
 silu = boundary_of(ops.silu, [(3,)], ())
 
-# --- rows ------------------------------------------------------------------------------------
-
-gather = boundary_of(
-    ops.gather_rows,
-    [(4, 2)],
-    (
-        fault(Code.GATHER_TABLE_RANK, "table of rank 1", operand(0, lambda a: a[:, 0]), rank=1),
-        fault(Code.RAGGED_IDS, "ragged indices", argument("indices", lambda i: [*i, [0]])),
-        fault(
-            Code.NOT_AN_INTEGER,
-            "float index",
-            argument("indices", lambda i: [1.0, *i[1:]]),
-            position=0,
-            id=1.0,
-        ),
-        *_shape_faults()[:3],
-        fault(
-            Code.SIZE_OVERFLOW,
-            "2**64 indices",
-            argument("shape", lambda _: [2**64]),
-            required=2**64,
-        ),
-        fault(
-            Code.GATHER_INDEX_COUNT_MISMATCH,
-            "one index less",
-            argument("indices", lambda i: i[:3]),
-            expected=4,
-            actual=3,
-        ),
-        fault(
-            Code.GATHER_INDEX_OUT_OF_BOUNDS,
-            "index 4",
-            argument("indices", lambda i: [i[0], 4, *i[2:]]),
-            position=1,
-            index=4,
-            rows=4,
-        ),
-        fault(
-            Code.GATHER_INDEX_OUT_OF_BOUNDS,
-            "index -1",
-            argument("indices", lambda i: [*i[:2], -1, *i[3:]]),
-            position=2,
-            index=-1,
-            rows=4,
-        ),
-    ),
-    arguments=lambda: {"indices": [0, 1, 2, 3], "shape": [2, 2]},
-)
-
-place = boundary_of(
-    ops.place_rows,
-    [(2, 3)],
-    (
-        fault(Code.GATHER_TABLE_RANK, "rows of rank 1", operand(0, lambda a: a[:, 0]), rank=1),
-        fault(Code.FIELD_RANGE, "negative count", argument("count", lambda _: -1)),
-        fault(Code.RAGGED_IDS, "ragged positions", argument("positions", lambda p: [*p, [0]])),
-        fault(
-            Code.NOT_AN_INTEGER,
-            "float position",
-            argument("positions", lambda p: [0.0, *p[1:]]),
-            id=0.0,
-        ),
-        fault(
-            Code.GATHER_INDEX_COUNT_MISMATCH,
-            "one position more",
-            argument("positions", lambda p: [*p, 3]),
-            expected=2,
-            actual=3,
-        ),
-        fault(
-            Code.GATHER_INDEX_OUT_OF_BOUNDS,
-            "position 5",
-            argument("positions", lambda p: [5, *p[1:]]),
-            position=0,
-            index=5,
-            rows=4,
-        ),
-        fault(
-            Code.REPEATED_ROW_POSITION,
-            "position twice",
-            argument("positions", lambda _: [1, 1]),
-            position=1,
-            index=1,
-        ),
-    ),
-    arguments=lambda: {"positions": [0, 2], "count": 4},
-)
-
 direct_product = Boundary(
     name="ops.mul of two views",
     order=refuses(ops.mul),
@@ -438,6 +367,6 @@ direct_product = Boundary(
 )
 
 BOUNDARIES = (
-    reshape, broadcast, transpose, add, mul, summed, mean, matmul, exp, log, silu, gather, place,
+    reshape, broadcast, transpose, add, mul, summed, mean, matmul, exp, log, silu,
     direct_product,
 )  # fmt: skip

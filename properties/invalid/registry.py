@@ -17,10 +17,12 @@ from . import (
     layers,
     layouts,
     leaves,
+    ledgers,
     models,
     norms,
     operations,
     rotary,
+    rows,
     session,
     softmaxes,
     text,
@@ -36,6 +38,7 @@ BOUNDARIES: tuple[Boundary, ...] = tuple(
     for module in (
         leaves,
         operations,
+        rows,
         softmaxes,
         backward,
         layers,
@@ -51,6 +54,7 @@ BOUNDARIES: tuple[Boundary, ...] = tuple(
         session,
         caches,
         work,
+        ledgers,
         checks,
         tokens,
     )

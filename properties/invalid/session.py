@@ -59,7 +59,7 @@ def _ids_boundary(name: str, order: tuple[Code, ...], committed: Sequence[int], 
         faults=(*_ids_faults(), *faults),
         apart=(
             Apart("no tokens are not six", {"no token"}, {"six tokens"}),
-            Apart("the same cell", {"id 5"}, {"id -1"}),
+            Apart("the same cell", {"id 5", "id 9", "id -1"}),
         ),
     )
 
@@ -82,6 +82,13 @@ prefill = _ids_boundary(
             position=1,
             token_id=5,
             vocabulary_size=5,
+        ),
+        fault(
+            Code.PROMPT_TOKEN_OUT_OF_BOUNDS,
+            "id 9",
+            lambda s: s.ids.__setitem__(1, 9),
+            position=1,
+            token_id=9,
         ),
         fault(
             Code.PROMPT_TOKEN_OUT_OF_BOUNDS,
@@ -114,6 +121,13 @@ extend = _ids_boundary(
             position=1,
             token_id=5,
             vocabulary_size=5,
+        ),
+        fault(
+            Code.EXTENSION_TOKEN_OUT_OF_BOUNDS,
+            "id 9",
+            lambda s: s.ids.__setitem__(1, 9),
+            position=1,
+            token_id=9,
         ),
         fault(
             Code.EXTENSION_TOKEN_OUT_OF_BOUNDS,
@@ -151,6 +165,12 @@ decode = Boundary(
             lambda s: s.set(id=np.int64(5)),
             token_id=5,
             vocabulary_size=5,
+        ),
+        fault(
+            Code.DECODE_TOKEN_OUT_OF_BOUNDS,
+            "id 9",
+            lambda s: s.set(id=np.int64(9)),
+            token_id=9,
         ),
         fault(Code.FULL, "four rows", lambda s: s.set(committed=[0] * CAPACITY), capacity=CAPACITY),
     ),

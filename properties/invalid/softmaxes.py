@@ -48,6 +48,21 @@ LOGITS = {
 }
 
 
+def _target(at: int, target: int) -> Fault:
+    """A target of one group that is no class."""
+    return fault(
+        Code.TARGET_OUT_OF_BOUNDS,
+        f"target {target}",
+        argument("targets", lambda t: [*t[:at], target, *t[at + 1 :]]),
+        group=at,
+        target=target,
+        classes=3,
+    )
+
+
+TARGETS = (_target(1, 3), _target(1, 9), _target(0, -1))
+
+
 def _loss(operation: Operation, overflow: Fault) -> Boundary:
     return boundary_of(
         operation,
@@ -71,29 +86,18 @@ def _loss(operation: Operation, overflow: Fault) -> Boundary:
                 argument("targets", lambda t: [*t, 0]),
             ),
             fault(Code.EMPTY_TARGETS, "no group", _no_group),
-            fault(
-                Code.TARGET_OUT_OF_BOUNDS,
-                "target 3",
-                argument("targets", lambda t: [t[0], 3, *t[2:]]),
-                group=1,
-                target=3,
-                classes=3,
-            ),
-            fault(
-                Code.TARGET_OUT_OF_BOUNDS,
-                "target -1",
-                argument("targets", lambda t: [-1, *t[1:]]),
-                group=0,
-                target=-1,
-                classes=3,
-            ),
+            *TARGETS,
         ),
         overflow=overflow,
         apart=(
             AXES_APART,
-            Apart("without groups there is no target", {"no group"}, {"target 3", "bool target"}),
+            Apart(
+                "without groups there is no target",
+                {"no group"},
+                {"target 3", "target 9", "bool target"},
+            ),
             Apart("one list alone is not ragged", {"no group"}, {"ragged targets"}),
-            Apart("the smaller position is named first", {"target -1"}, {"target 3"}),
+            Apart("the smaller position is named first", {"target -1"}, {"target 3", "target 9"}),
         ),
         unreachable=dict.fromkeys(LOGITS, ALREADY_FINITE),
         arguments=lambda: {"axis": 1, "targets": [0, 2]},

@@ -84,6 +84,13 @@ CONTENTS = (
     ),
     fault(
         Code.TOKEN_ID_OUT_OF_BOUNDS,
+        "id 9",
+        lambda s: _put("ids", 0, 1, 9, s),
+        position=1,
+        id=9,
+    ),
+    fault(
+        Code.TOKEN_ID_OUT_OF_BOUNDS,
         "id -1 in an active cell",
         lambda s: _put("ids", 1, 0, -1, s),
         position=3,
@@ -139,6 +146,13 @@ TARGETS = (
         position=5,
         id=5,
         vocabulary_size=5,
+    ),
+    fault(
+        Code.TARGET_ID_OUT_OF_BOUNDS,
+        "target 9",
+        lambda s: _put("targets", 1, 2, 9, s),
+        position=5,
+        id=9,
     ),
     fault(
         Code.INELIGIBLE_TARGET,

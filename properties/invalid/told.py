@@ -55,6 +55,8 @@ def untold_sizes() -> Iterator[str]:
             continue
         if any(len(line) > LONGEST or "bits" not in line for line in lines):
             yield f"{what} of {HUGE.bit_length()} bits fills the screen"
+        if any(("-(" in line) is not (size == -HUGE) for line in lines):
+            yield f"{what} is told by the wrong sign: {lines[0]}"
     whole = ShapeRefusal(code=Code.RAGGED_IDS, what="x", expected=[1, 2], actual=(3,))
     if "[1, 2]" not in str(whole) or "(3,)" not in repr(whole):
         yield f"sizes are told otherwise than they are: {whole}"
