@@ -8,15 +8,19 @@ from typing import Any
 
 from logitproof.core import attention, layers, ops
 from logitproof.core.attention import Attention
+from logitproof.core.block import DecoderBlock
+from logitproof.core.config import DecoderBlockConfig
 from logitproof.core.floats import Array
 from logitproof.core.initial import ones
-from logitproof.core.layers import Linear
+from logitproof.core.layers import Linear, SwiGlu
 from logitproof.core.tape import RECORDING, Context, Tensor, constant
 from logitproof.core.vjp import Result, named
 
 from .fault import Fault, planted
 
 __all__ = ["FAULTS"]
+
+MATRICES_AND_GAINS = 9  # parameters of a block without a bias
 
 _FOUND: dict[str, Fault] = {}
 mistake = partial(planted, _FOUND, kind="mistake")
@@ -70,6 +74,31 @@ def norm_over_the_third_axis(right: Any) -> Any:
         return result
 
     return mean
+
+
+@mistake((DecoderBlock, "forward"), source="layers.md section 10")
+def biased_block_fused_without_biases(right: Any) -> Any:
+    """The fused form of a block takes the matrices alone, biases or not."""
+
+    def forward(self: DecoderBlock, x: Tensor, **given: Any) -> Tensor:
+        if given.get("kernel") is None or len(self.parameters) == MATRICES_AND_GAINS:
+            return right(self, x, **given)  # type: ignore[no-any-return]
+        branches = (getattr(self.ffn, name).weight for name in ("gate", "up", "down"))
+        ffn = SwiGlu(*[Linear.from_parameters(weight) for weight in branches])
+        plain = DecoderBlock(self.attention_norm, self.attention, self.ffn_norm, ffn)
+        return right(plain, x, **given)  # type: ignore[no-any-return]
+
+    return forward
+
+
+@mistake((DecoderBlockConfig, "__init__"), source="records.md section 1")
+def base_of_longer_texts(right: Any) -> Any:
+    """The base of a config that names none is that of models for longer texts."""
+
+    def init(self: DecoderBlockConfig, **given: Any) -> None:
+        right(self, **{"rope_base": 500_000.0, **given})
+
+    return init
 
 
 @mistake((layers, "zeros"), source="layers.md section 2")

@@ -15,6 +15,7 @@ __all__ = ["LAWS"]
 
 HELD = 1 << 53  # beyond it float64 leaves integers out
 SIZES = 1 << 64  # what bounds an integer where nothing else does
+DEEPEST = 32  # levels of a nest, axes of an array
 
 
 def _forms(exact: np.ndarray[Any, Any]) -> Iterator[tuple[str, object]]:
@@ -106,11 +107,17 @@ def _ragged() -> Iterator[tuple[str, str, object]]:
     endless: list[Any] = []
     endless.append(endless)
     yield "a list in itself", ragged, endless
-    deep: Any = 0
-    for _ in range(33):
-        deep = [deep]
-    yield "33 levels", ragged, deep
-    yield "an array of 33 axes", ragged, np.zeros((1,) * 33, dtype=np.int64)
+    yield f"{DEEPEST + 1} levels", ragged, _nest(DEEPEST + 1)
+    axes = (1,) * (DEEPEST + 1)
+    yield f"an array of {len(axes)} axes", ragged, np.zeros(axes, dtype=np.int64)
+
+
+def _nest(levels: int) -> Any:
+    """0 in so many lists."""
+    nest: Any = 0
+    for _ in range(levels):
+        nest = [nest]
+    return nest
 
 
 def _numbers(implementation: Components, draw: Draw) -> Difference | None:
@@ -134,6 +141,7 @@ def _numbers(implementation: Components, draw: Draw) -> Difference | None:
         *((what, given, exact) for what, given in _forms(exact)),
         *((what, given, 8 * exact) for what, given in _integers_of(exact)),
         *_beyond(),
+        (f"{DEEPEST} levels", _nest(DEEPEST), np.zeros((1,) * DEEPEST)),
     ]
     return first(d for case in wanted for d in one(*case)) or first(
         tells(what, code, lambda given=given: parts.constant(given), **_at(code, at))  # type: ignore[misc]

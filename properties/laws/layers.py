@@ -19,7 +19,9 @@ from .law import Law
 __all__ = ["LAWS"]
 
 BASES = (10000.0, 1.5, 100.5)
+BASE, EPSILON = 10000.0, 1e-6  # of a config that names neither
 ROLES = ("query", "key", "value", "output")
+BRANCHES = ("gate", "up", "down")
 
 
 def _cells(array: Array) -> Cells:
@@ -212,6 +214,67 @@ def _norm(implementation: Components, draw: Draw) -> Difference | None:
     )
 
 
+def _biased(implementation: Components, draw: Draw) -> Difference | None:
+    """By every kernel that promises bits, against none; one linear map at least has a bias."""
+    parts, g = implementation.parts, draw.generator()
+    heads, F, B, T = (draw.below(g, most) for most in (2, 3, 2, 4))
+    D, which = 2 * heads, 1 + g.below(7)
+    branches = zip(BRANCHES, ((D, F), (D, F), (F, D)), strict=True)
+    rng = parts.SplitMix64(draw.seed)
+    block = parts.DecoderBlock(
+        parts.RmsNorm.new("n", D, EPSILON),
+        parts.Attention.new("a", D, heads, T, BASES[draw.size % len(BASES)], rng),
+        parts.RmsNorm.new("m", D, EPSILON),
+        parts.SwiGlu(*[parts.Linear.new(name, *shape, bool(which >> i & 1), rng)
+                       for i, (name, shape) in enumerate(branches)]),
+    )  # fmt: skip
+    for p in block.parameters:
+        p.assign(draw.values(g, *p.shape, regime="uniform"))
+    x = parts.Parameter("x", draw.values(g, B, T, D))
+    upstream = draw.values(g, B, T, D, regime="uniform")
+    cells = np.arange(T) + np.zeros((B, 1), dtype=np.int64)
+    layout = parts.SequenceLayout(lengths=[T] * B, range_starts=0 * cells, positions=cells)
+
+    def by(kernel: Any) -> dict[str, Array]:
+        for p in (x, *block.parameters):
+            p.zero_gradient()
+        y = block.forward(x, layout=layout, kernel=kernel)
+        y.backward(upstream)
+        return {"output": y.value, **{p.name: p.gradient for p in (x, *block.parameters)}}
+
+    wanted = by(None)
+    kernels = [k for k in implementation.kernels if getattr(k, "claims_bits", True)]
+    return first(
+        first_named_difference(f"biases {which:03b}, kernel {kernel}:", wanted, by(kernel))
+        for kernel in kernels
+    )
+
+
+def _defaults(implementation: Components, draw: Draw) -> Difference | None:
+    """Of a decoder and of a block."""
+    parts, g = implementation.parts, draw.generator()
+    heads = draw.below(g, 3)
+    block = {"model_width": 2 * heads, "heads": heads, "feed_forward_width": draw.below(g, 4),
+             "max_positions": draw.below(g, 5)}  # fmt: skip
+    kinds = (
+        (parts.DecoderBlockConfig, block),
+        (parts.DecoderConfig, {**block, "vocabulary_size": draw.below(g, 5), "layers": g.below(3)}),
+    )
+
+    def told(kind: Any, sizes: dict[str, int]) -> Iterator[Difference | None]:
+        plain, named = kind(**sizes), kind(**sizes, rope_base=BASE, rms_epsilon=EPSILON)
+        what = f"of a {kind.__name__} that names neither"
+        yield equal(f"base and epsilon {what}", (BASE, EPSILON),
+                    (plain.rope_base, plain.rms_epsilon))  # fmt: skip
+        yield equal(f"equality {what} and one that names them", True, plain == named)
+
+    given = parts.DecoderBlockConfig(**block)
+    return first(d for kind in kinds for d in told(*kind)) or equal(
+        "key/value heads and window of a block that names neither", (heads, None),
+        (given.kv_heads, given.context_window),
+    )  # fmt: skip
+
+
 def _drawn(implementation: Components, draw: Draw) -> Difference | None:
     """One generator after the other: matrices in their order, ones and zeros without a draw."""
     parts, g = implementation.parts, draw.generator()
@@ -306,5 +369,24 @@ LAWS = (
         "bias-of-ones",
         source="layers.md sections 1 to 5, 9 and 10, numerics_init.md section 3",
         seed=79_700,
+    ),
+    Law(
+        id="layers.biased-block",
+        statement="A block whose gated feed-forward has biases gives by every kernel the bits of"
+        " its steps, forward and backward.",
+        source="layers.md sections 2, 4 and 10",
+        needs=("layers", "tape", "copies"),
+        faults=("biased-block-fused-without-biases",),
+        cases=draws("uniform", "wide", first_seed=79_800),
+        check=answered(_biased),
+    ),
+    _law(
+        "defaults",
+        "A config has base 10000, epsilon 1e-6, as many key/value heads as heads and no window"
+        " where it does not name them.",
+        _defaults,
+        "base-of-longer-texts",
+        source="layers.md section 11; records.md section 1",
+        seed=79_900,
     ),
 )  # fmt: skip

@@ -14,6 +14,8 @@ from .law import Law
 
 __all__ = ["LAWS"]
 
+MANY_LAYERS = 29  # 262 parameters: more than there are small integers of one identity
+
 
 def _decoder(parts: Any, case: Case) -> Any:
     held = case.config
@@ -113,8 +115,18 @@ def _bindings(implementation: Components, case: Case) -> Difference | None:
                 code = f"binding/prepared-{'producer' if table else 'parameter'}"
                 yield from refusals(parameter.name, code, prepared)
         backbone.forward(encoder.encode(parts.NO_GRAD, backbone))
+        _valid_where_deep(parts)
 
     return first(steps())
+
+
+def _valid_where_deep(parts: Any) -> None:
+    """What is handed to many blocks is valid too."""
+    sizes = dict.fromkeys(("vocabulary_size", "heads", "feed_forward_width", "max_positions"), 1)
+    config = parts.DecoderConfig(model_width=2, layers=MANY_LAYERS, **sizes)
+    decoder = parts.Decoder(config, parts.SplitMix64(0))
+    encoder = parts.TextInputEncoder(decoder, [[0]])
+    encoder.encode(parts.NO_GRAD, decoder.backbone).validate(decoder.backbone)
 
 
 def _law(name: str, statement: str, check: Any, *faults: str, source: str) -> Law:

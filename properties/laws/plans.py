@@ -212,6 +212,8 @@ def _report(implementation: Components, draw: Draw) -> Difference | None:
     name = _named(draw)
     mode = ("tracked-full", "untracked-full", "cached")[draw.size // len(PROFILES) % 3]
     plan = implementation.parts.plan(*_pair(implementation, name), mode)
+    spelled = "".join([*mode])  # equal to that mode, and another object
+    again = implementation.parts.plan(*_pair(implementation, name), spelled).as_json()
     told, lived = plan.as_json(), plan.liveness
     cached = plan.demands.partitions["kv"].known if mode == "cached" else 0
     on_device = plan.run.device == "gpu"
@@ -223,6 +225,7 @@ def _report(implementation: Components, draw: Draw) -> Difference | None:
     text = json.dumps(told)
     facts: tuple[tuple[str, object, object], ...] = (
         ("read back", told, json.loads(text)),
+        ("by the mode's letters", [], [key for key in told if told[key] != again.get(key)]),
         ("floats", [], [token for token in _leaves(told) if isinstance(token, float)]),
         ("digests", [plan.model_sha256, plan.run_sha256],
          [told["model_sha256"], told["run_sha256"]]),

@@ -17,6 +17,10 @@ __all__ = ["LAWS"]
 
 DOMAINS = {"ModelRecord": "decoder-model-v1", "RunRecord": "decoder-run-v1"}
 FIXED = ("schema_version", "parameter_family")  # one value each
+SHORT = 400  # characters of any value that a refusal tells
+# What stands where an unsigned integer should.
+WORDS = ("true", "false", "null", "7.0", "1e999", "-1", '"1"', f'"{"x" * (SHORT + 1)}"')
+LONGEST_TEXT = 65_536  # bytes of a text value
 
 
 def _record(implementation: Components, draw: Draw) -> Any:
@@ -106,7 +110,7 @@ def _damaged(record: Any, g: Generator) -> Iterator[tuple[str, str, bytes]]:
     yield "a key twice, once escaped", twice, text.replace(held, f"{held},{escaped}").encode()
     pair = f'"\U0001f600":1,"\\ud83d\\ude00":1,{held}'
     yield "a key beyond 16 bits twice, once in halves", twice, text.replace(held, pair).encode()
-    for word in ("true", f"{plain[name]}.0", "1e999", '"1"', "-1", "null"):
+    for word in WORDS:
         wrong = text.replace(held, f'"{name}":{word}')
         yield f"{name} as {word}", "record/field-type", wrong.encode()
     for word in ("NaN", "Infinity"):
@@ -129,12 +133,33 @@ def _refused_texts(implementation: Components, draw: Draw) -> Difference | None:
     read: Callable[[bytes], Any] = type(record).from_bytes
 
     def one(what: str, code: str, data: bytes) -> Difference | None:
+        if code == "record/field-type":
+            word = what.rpartition(" as ")[2]
+            return _told(what, word, lambda: read(data))
         if code != "record/not-canonical":
             return refused(what, code, lambda: read(data))
         at = _first_other(data, record.to_bytes())
         return equal(f"code and byte for {what}", (code, at), _refusal(lambda: read(data)))
 
     return first(one(*damaged) for damaged in _damaged(record, draw.generator()))
+
+
+def _told(what: str, word: str, call: Callable[[], object]) -> Difference | None:
+    """The refusal of a type tells the value as it was written, a long text by its beginning."""
+    actual = str(_fact("actual", call))
+    tells = len(actual) <= SHORT if len(word) > SHORT else word in actual
+    return refused(what, "record/field-type", call) or (
+        None if tells else Difference(what=f"value of {what}", expected=word, actual=actual)
+    )
+
+
+def _fact(name: str, call: Callable[[], object]) -> object:
+    """What the refusal that the call ends in says by that name."""
+    try:
+        call()
+    except ValueError as refusal:
+        return getattr(refusal, name, None)
+    return "a result"
 
 
 def _first_other(data: bytes, canonical: bytes) -> int:
@@ -208,18 +233,21 @@ def _texts(implementation: Components, draw: Draw) -> Difference | None:
 
 
 def _choices(parts: Any) -> Difference | None:
-    """What a refused word should have been: the one choice, or one of several."""
+    """What a refused word should have been, the one choice or one of several; the longest text."""
     model, run = parts.ModelRecord.scale("reference"), parts.RunRecord.fixture("reference-ci")
 
     def told(expected: str, call: Callable[[], object]) -> Difference | None:
-        try:
-            call()
-        except ValueError as refusal:
-            return equal("words that are choices", expected, getattr(refusal, "expected", None))
-        return Difference(what="a word that is no choice", expected="a refusal", actual="a record")
+        return equal("words that are choices", expected, _fact("expected", call))
 
-    return told("causal", lambda: model.replace(mask_policy="none")) or told(
-        "one of cpu, gpu, none", lambda: run.replace(device="tpu")
+    def long(count: int, code: str) -> Difference | None:
+        text = "x" * count
+        return refused(f"a text of {count} bytes", code, lambda: model.replace(tokenizer_id=text))
+
+    return (
+        told("causal", lambda: model.replace(mask_policy="none"))
+        or told("one of cpu, gpu, none", lambda: run.replace(device="tpu"))
+        or long(LONGEST_TEXT, "record/identity-value-size")  # a text, of too long a record
+        or long(LONGEST_TEXT + 1, "record/field-range")
     )
 
 
