@@ -9,7 +9,7 @@ from logitproof.core.codes import Code
 from logitproof.core.text import LOSS_ORDER, TOKEN_ORDER
 
 from .arguments import kind_fault
-from .boundary import Boundary, Situation, fault
+from .boundary import Boundary, Fault, Situation, fault
 from .hand_over import reason
 from .making import decoder
 
@@ -212,4 +212,39 @@ encode = Boundary(
     ),
 )
 
-BOUNDARIES = (forward, mean, raw_sum, encode)
+
+def _outside(code: Code, name: str) -> tuple[Fault, ...]:
+    """Integers on either side of the vocabulary in the cells of a row, of which the first wins."""
+    return tuple(
+        fault(
+            code,
+            f"{value} in the {name}",
+            lambda s, value=value, t=t: _put(name, 1, t, value, s),  # type: ignore[misc]
+            position=3 + t,
+            id=value,
+            vocabulary_size=5,
+        )
+        for t, value in enumerate((5, -1, 9))
+    )
+
+
+def _full(name: str, rows: int) -> Boundary:
+    """Of so many full rows of three cells: no padding, no layout, every cell counts."""
+    ids = _outside(Code.TOKEN_ID_OUT_OF_BOUNDS, "ids")
+    loses = name != "forward"
+    targets = _outside(Code.TARGET_ID_OUT_OF_BOUNDS, "targets") if loses else ()
+    return Boundary(
+        name=f"Decoder.{name} of {rows} full rows",
+        order=(*([targets[0].code] if loses else []), ids[0].code),
+        build=lambda: Situation(
+            ids=np.full((rows, 3), 4), targets=np.full((rows, 3), 4), decoder=decoder()
+        ),
+        call=lambda s: getattr(s.decoder, name)(*([s.ids, s.targets] if loses else [s.ids])),
+        faults=(*targets, *ids),
+    )
+
+
+# A few ids are looked at in another way than many.
+full = tuple(_full(name, rows) for name in ("forward", "loss", "loss_sum") for rows in (2, 20))
+
+BOUNDARIES = (forward, mean, raw_sum, encode, *full)

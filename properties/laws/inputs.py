@@ -95,7 +95,8 @@ def _out_of_bounds() -> Iterator[tuple[int, str, object]]:
     for n in (-1, 101, -(1 << 63), -(1 << 63) - 1, (1 << 63) - 1, 1 << 63, SIZES, -(10**30)):
         yield n, "a list", [0, n]
     yield -(1 << 63), "an array", np.array([0, -(1 << 63)])
-    yield 1 << 63, "an array", np.array([0, 1 << 63], dtype=np.uint64)
+    for n in (1 << 63, SIZES - 1):
+        yield n, "an array", np.array([0, n], dtype=np.uint64)
 
 
 def _ragged() -> Iterator[tuple[str, str, object]]:

@@ -13,7 +13,7 @@ from logitproof.properties.scalar.operations import contributions, value
 
 from .components import Components
 from .difference import Difference, first_difference, first_named_difference
-from .drawn import Array, Draw, answered, draws, equal, first, refused
+from .drawn import Array, Draw, answered, draws, equal, first, refusal, refused
 from .law import Law
 
 __all__ = ["LAWS"]
@@ -307,9 +307,15 @@ def _drawn(implementation: Components, draw: Draw) -> Difference | None:
         for name, shape in shapes
     }  # fmt: skip
     found = {p.name: p.value for parameters in made for p in parameters}
-    return first_named_difference("drawn", wanted, found) or (
-        equal("state of the generator", ours.state, rng.state)
-    )
+    return first_named_difference("drawn", wanted, found) or first(
+        equal(what, expected, actual)
+        for what, expected, actual in (
+            ("state of the generator", ours.state, rng.state),
+            ("what no memory holds", "raised MemoryError",
+             refusal(lambda: parts.Linear.new("l", 1 << 31, 1 << 30, False, rng))),
+            ("state of the generator after it", ours.state, rng.state),
+        )
+    )  # fmt: skip
 
 
 def _law(name: str, statement: str, check: Any, *faults: str, source: str, seed: int) -> Law:

@@ -2,7 +2,10 @@
 
 import hashlib
 import json
+import math
+import struct
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 from logitproof.properties.oracles import tokenizer as oracle
@@ -10,7 +13,7 @@ from logitproof.properties.scalar import Generator
 
 from .components import Components
 from .difference import Difference
-from .drawn import Draw, answered, draws, equal, first, refused
+from .drawn import Draw, answered, draws, equal, first, refusal, refused
 from .law import Law
 
 __all__ = ["LAWS"]
@@ -18,9 +21,12 @@ __all__ = ["LAWS"]
 DOMAINS = {"ModelRecord": "decoder-model-v1", "RunRecord": "decoder-run-v1"}
 FIXED = ("schema_version", "parameter_family")  # one value each
 SHORT = 400  # characters of any value that a refusal tells
+FLOATS = (5e-324, 1.5, 0.0, -5e-324, -1.5, math.inf, -math.inf, math.nan)
 # What stands where an unsigned integer should.
 WORDS = ("true", "false", "null", "7.0", "1e999", "-1", '"1"', f'"{"x" * (SHORT + 1)}"')
+NO_TEXTS = ("5", "true", "null", "1.5")  # what stands where a text should
 LONGEST_TEXT = 65_536  # bytes of a text value
+LONGEST = 1_048_576  # bytes of a record's text
 
 
 def _record(implementation: Components, draw: Draw) -> Any:
@@ -112,6 +118,10 @@ def _damaged(record: Any, g: Generator) -> Iterator[tuple[str, str, bytes]]:
     yield "a key beyond 16 bits twice, once in halves", twice, text.replace(held, pair).encode()
     for word in WORDS:
         wrong = text.replace(held, f'"{name}":{word}')
+        yield f"{name} as {word}", "record/field-type", wrong.encode()
+    texts = [name for name in ("tokenizer_id",) if name in plain]
+    for name, word in product(texts, NO_TEXTS):
+        wrong = text.replace(f'"{name}":"{plain[name]}"', f'"{name}":{word}')
         yield f"{name} as {word}", "record/field-type", wrong.encode()
     for word in ("NaN", "Infinity"):
         wrong = text.replace(held, f'"{name}":{word}')
@@ -219,7 +229,7 @@ def _texts(implementation: Components, draw: Draw) -> Difference | None:
         place = None if at is None else len(before) + at
         return equal(f"code and byte for {what}", (code, place), _refusal(lambda: read(data)))
 
-    return _choices(implementation.parts) or first(
+    return _choices(implementation.parts) or first(_ranges(implementation.parts)) or first(
         one(*value) for value in VALUES[draw.size % SHARES :: SHARES]
     ) or first(
         refused(what, code, lambda given=given: read(given))  # type: ignore[misc]
@@ -227,6 +237,9 @@ def _texts(implementation: Components, draw: Draw) -> Difference | None:
             ("text that is no bytes", "record/not-bytes", "{}"),
             ("bytes that are no text", "record/text-encoding", b'{"\xff":1}'),
             ("two texts", SYNTAX, b"{}{}"),
+            ("the most bytes", SYNTAX, b" " * LONGEST),
+            ("a byte more", "record/text-size", b" " * (LONGEST + 1)),
+            ("twice the most bytes", "record/text-size", b" " * 2 * LONGEST),
             ("an array", "record/field-type", b"[]\n"),
         )
     )  # fmt: skip
@@ -249,6 +262,23 @@ def _choices(parts: Any) -> Difference | None:
         or long(LONGEST_TEXT, "record/identity-value-size")  # a text, of too long a record
         or long(LONGEST_TEXT + 1, "record/field-range")
     )
+
+
+def _ranges(parts: Any) -> Iterator[Difference | None]:
+    """Floats by their bits, and characters that UTF-8 holds or not."""
+    model, taken = parts.ModelRecord.scale("reference"), "a result"
+
+    def told(code: str, **changed: str) -> Difference | None:
+        return equal(f"{changed}", code, refusal(lambda: model.replace(**changed)))
+
+    for value in FLOATS:
+        bits = struct.pack(">d", value).hex()
+        within = 0.0 <= value < math.inf
+        yield told(taken if within else "record/field-range", rms_epsilon=bits)
+        yield told(taken if within and value else "record/field-range", rope_base=bits)
+    for code_point in (0xD7FF, 0xD800, 0xDABC, 0xDC00, 0xDEAD, 0xDFFF, 0xE000):
+        half = 0xD800 <= code_point <= 0xDFFF
+        yield told("record/lone-surrogate" if half else taken, tokenizer_id=chr(code_point))
 
 
 def _refusal(call: Callable[[], object]) -> tuple[str, int | None]:
