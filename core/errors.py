@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 MAX_PRINTED_BITS = 256  # Python itself prints no integer of more than 4300 digits
+MAX_SHOWN = 200  # characters of a fact that is no text
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -73,7 +74,8 @@ class Refusal(ValueError):
             raise AttributeError(f"{self.code} has no field {name!r}") from None
 
     def __str__(self) -> str:
-        sentence = self.code.sentence.format_map({k: _brief(v) for k, v in self.facts().items()})
+        facts = {name: _brief(value) for name, value in self.facts().items()}
+        sentence = _one_line(self.code.sentence.format_map(facts))
         return f"{sentence} (in {self.place})" if self.place else sentence
 
     def __repr__(self) -> str:
@@ -95,12 +97,25 @@ class Refusal(ValueError):
 
 
 def _brief(fact: object) -> object:
-    """The fact, or a description where its digits would fill the screen (or not print at all)."""
+    """The fact, or a description where its digits would fill the screen (or not print at all).
+
+    An array or a list that fills lines is told by its beginning.
+    """
     if isinstance(fact, int) and fact.bit_length() > MAX_PRINTED_BITS:
         return f"{'-' if fact < 0 else ''}(an integer of {fact.bit_length()} bits)"
     if isinstance(fact, list | tuple) and any(_brief(item) is not item for item in fact):
         return type(fact)(_brief(item) for item in fact)
-    return fact
+    if isinstance(fact, str):
+        return fact
+    text = str(fact)
+    return fact if len(text) <= MAX_SHOWN and text.isprintable() else _one_line(text)[:MAX_SHOWN]
+
+
+def _one_line(text: str) -> str:
+    """The text where it has no breaks, else its words: arrays print themselves in lines."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
 
 
 class at_stage:  # noqa: N801 - reads as the words of a with statement

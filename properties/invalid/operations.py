@@ -219,6 +219,7 @@ transpose = boundary_of(
             expected="a pair",
             actual=repr([0] * 100)[:80],
         ),
+        fault(Code.FIELD_TYPE, "a matrix of axes", argument("axes", lambda _: np.eye(2))),
         fault(Code.FIELD_TYPE, "three axes", argument("axes", lambda a: [*a, 0])),
         fault(Code.RAGGED_IDS, "ragged axis", argument("axes", lambda a: [[0, [1]], a[1]])),
         fault(Code.NOT_AN_INTEGER, "float axis", argument("axes", lambda a: [0.0, a[1]]), id=0.0),

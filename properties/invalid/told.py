@@ -6,6 +6,8 @@ import copy
 import pickle
 from collections.abc import Iterator
 
+import numpy as np
+
 from logitproof.core.codes import Code
 from logitproof.core.errors import Refusal, ShapeRefusal
 
@@ -57,6 +59,13 @@ def untold_sizes() -> Iterator[str]:
             yield f"{what} of {HUGE.bit_length()} bits fills the screen"
         if any(("-(" in line) is not (size == -HUGE) for line in lines):
             yield f"{what} is told by the wrong sign: {lines[0]}"
+    matrix = [[*range(70)] for _ in range(70)]
+    for what, fact in (("a list of rows", matrix), ("an array of rows", np.array(matrix)),
+                       ("a small array of rows", np.zeros((2, 2)))):  # fmt: skip
+        refusal = ShapeRefusal(code=Code.RAGGED_IDS, what="x", expected=fact, actual=3)
+        sentence, shown = str(refusal), repr(refusal)
+        if len(sentence) > LONGEST or not (sentence + shown).isprintable():
+            yield f"{what} fills lines"
     whole = ShapeRefusal(code=Code.RAGGED_IDS, what="x", expected=[1, 2], actual=(3,))
     if "[1, 2]" not in str(whole) or "(3,)" not in repr(whole):
         yield f"sizes are told otherwise than they are: {whole}"

@@ -71,6 +71,8 @@ def _no_numbers() -> Iterator[tuple[str, str, object, int | None]]:
     yield "an array of objects", no, np.array([1.0], dtype=object), None
     yield "an array of texts", no, np.array(["1"]), None
     yield "a masked array", no, np.ma.MaskedArray([1.0]), None
+    yield "a masked array in a list", no, [np.ma.MaskedArray([1.0])], 0
+    yield "an array of objects in a list", no, [np.array([[0], [None]], dtype=object)], 0
     yield from ((what, code, given, None) for what, code, given in _ragged())
 
 
@@ -87,6 +89,8 @@ def _no_integers() -> Iterator[tuple[str, str, object, int | None]]:
     yield "an array of objects", no, np.array([0], dtype=object), 0
     yield "an array of no floats", no, np.array([], dtype=np.float64), 0
     yield "a masked array", no, np.ma.MaskedArray([0]), 0
+    yield "a masked array in a list", no, [np.ma.MaskedArray([0])], 0
+    yield "an array of objects in a list", no, [np.array([[0], [None]], dtype=object)], 0
     yield from ((what, code, given, None) for what, code, given in _ragged())
 
 

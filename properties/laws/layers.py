@@ -240,7 +240,10 @@ def _biased(implementation: Components, draw: Draw) -> Difference | None:
             p.zero_gradient()
         y = block.forward(x, layout=layout, kernel=kernel)
         y.backward(upstream)
-        return {"output": y.value, **{p.name: p.gradient for p in (x, *block.parameters)}}
+        rest = block.feed_forward(x, context=parts.RECORDING, kernel=kernel)
+        rest.backward(upstream)
+        values = {"output": y.value, "output of its second half": rest.value}
+        return values | {p.name: p.gradient for p in (x, *block.parameters)}
 
     wanted = by(None)
     kernels = [k for k in implementation.kernels if getattr(k, "claims_bits", True)]

@@ -252,15 +252,19 @@ def _choices(parts: Any) -> Difference | None:
     def told(expected: str, call: Callable[[], object]) -> Difference | None:
         return equal("words that are choices", expected, _fact("expected", call))
 
-    def long(count: int, code: str) -> Difference | None:
-        text = "x" * count
-        return refused(f"a text of {count} bytes", code, lambda: model.replace(tokenizer_id=text))
+    def long(count: int, code: str, unit: str = "x") -> Difference | None:
+        text = unit * (count // len(unit.encode())) + "x" * (count % len(unit.encode()))
+        what = f"a text of {count} bytes, of {unit}"
+        return refused(what, code, lambda: model.replace(tokenizer_id=text))
 
     return (
         told("causal", lambda: model.replace(mask_policy="none"))
         or told("one of cpu, gpu, none", lambda: run.replace(device="tpu"))
         or long(LONGEST_TEXT, "record/identity-value-size")  # a text, of too long a record
         or long(LONGEST_TEXT + 1, "record/field-range")
+        or long(LONGEST_TEXT, "record/identity-value-size", "\u20ac")
+        or long(LONGEST_TEXT + 1, "record/field-range", "\u20ac")
+        or long(0, "record/field-range")
     )
 
 
@@ -276,6 +280,8 @@ def _ranges(parts: Any) -> Iterator[Difference | None]:
         within = 0.0 <= value < math.inf
         yield told(taken if within else "record/field-range", rms_epsilon=bits)
         yield told(taken if within and value else "record/field-range", rope_base=bits)
+    for spelled in ("3FF0000000000000", "3ff000000000000", "3ff00000000000000", "0x3ff", " ", ""):
+        yield told("record/field-type", rope_base=spelled)
     for code_point in (0xD7FF, 0xD800, 0xDABC, 0xDC00, 0xDEAD, 0xDFFF, 0xE000):
         half = 0xD800 <= code_point <= 0xDFFF
         yield told("record/lone-surrogate" if half else taken, tokenizer_id=chr(code_point))
