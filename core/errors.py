@@ -103,10 +103,10 @@ def _brief(fact: object) -> object:
     """
     if isinstance(fact, int) and fact.bit_length() > MAX_PRINTED_BITS:
         return f"{'-' if fact < 0 else ''}(an integer of {fact.bit_length()} bits)"
-    if isinstance(fact, list | tuple) and any(_brief(item) is not item for item in fact):
-        return type(fact)(_brief(item) for item in fact)
     if isinstance(fact, str):
         return fact
+    if isinstance(fact, list | tuple) and any(_brief(item) is not item for item in fact):
+        fact = type(fact)(_brief(item) for item in fact)
     text = str(fact)
     return fact if len(text) <= MAX_SHOWN and text.isprintable() else _one_line(text)[:MAX_SHOWN]
 
