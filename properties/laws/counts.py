@@ -1,6 +1,8 @@
 """Laws over the planner: every count is that of counting one thing at a time."""
 
 from collections.abc import Iterator
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from logitproof.properties.scalar import Config, Generator, initial_weights
 
 from .components import Components
 from .difference import Difference
-from .drawn import Draw, draws, equal, first
+from .drawn import Draw, draws, equal, first, refusal
 from .law import Law
 
 __all__ = ["LAWS"]
@@ -18,6 +20,8 @@ __all__ = ["LAWS"]
 SENT = (
     "events", "sends", "message_elements", "rank_event_bytes", "rank_bytes", "total_bytes",
 )  # fmt: skip
+ALONE = ("single-device", "none", "none")
+RING = ("tensor-parallel-ring", "matrix-axes-v1", "two-allreduces-per-block-forward-v1")
 MODES = ("tracked-full", "untracked-full", "cached")
 
 
@@ -135,11 +139,7 @@ def _traffic(implementation: Components, draw: Draw) -> Difference | None:
         implementation, draw, model_width=4 * W, heads=2 * W, kv_heads=W, vocabulary_size=2 * W,
         feed_forward_width=W * (1 + draw.size % 2),
     )  # fmt: skip
-    run = run.replace(
-        world_size=W, topology="tensor-parallel-ring", sharding="matrix-axes-v1",
-        collectives="two-allreduces-per-block-forward-v1",
-    )  # fmt: skip
-    sent = implementation.parts.plan(model, run).traffic
+    sent = implementation.parts.plan(model, run.replace(world_size=W, **_named(RING))).traffic
     held = enumeration.tensors(*_arguments(model))
     elements = run.rows * model.max_positions * model.model_width
     _, messages = enumeration.ring([list(range(elements)) for _ in range(W)])
@@ -151,7 +151,21 @@ def _traffic(implementation: Components, draw: Draw) -> Difference | None:
             ("ranks", W, sent.world_size),
             ("bytes", 8 * 2 * model.layers * sum(messages), sent.total_bytes),
         )
-    )  # fmt: skip
+    ) or first(_topologies(implementation.parts, model, run, W))  # fmt: skip
+
+
+def _topologies(parts: Any, model: Any, run: Any, W: int) -> Iterator[Difference | None]:
+    """Of all mixtures only one device and the whole ring of more than one rank are planned."""
+    for names, ranks in product(product(*zip(ALONE, RING, strict=True)), (1, W)):
+        taken = names == (ALONE if ranks == 1 else RING)
+        mixed = run.replace(world_size=ranks, **_named(names))
+        expected = "a result" if taken else "support/topology"
+        found = refusal(partial(parts.plan, model, mixed))
+        yield equal(f"{ranks} ranks of {' / '.join(names)}", expected, found)
+
+
+def _named(names: tuple[str, ...]) -> dict[str, str]:
+    return dict(zip(("topology", "sharding", "collectives"), names, strict=True))
 
 
 def _peaks(points: Any) -> tuple[int, int]:
