@@ -164,11 +164,16 @@ class CoreComponents:
         *,
         descending: bool,
         elide: bool,
+        back: Iterable[tuple[Any, str, int, int, str]] = (),
     ) -> Iterator[tuple[Any, ...]]:
         """By the planner's timeline."""
-        told = tuple(_event(*event) for event in events)
-        again = liveness.Repeat(times=times, events=told, descending=descending)
-        for point in liveness.measure([again], elide=elide).timeline:
+        rounds = [
+            liveness.Repeat(
+                times=times, events=tuple(_event(*event) for event in told), descending=down
+            )
+            for told, down in ((events, descending), (back, not descending))
+        ]
+        for point in liveness.measure(rounds, elide=elide).timeline:
             if isinstance(point, liveness.Point):
                 yield point.event.name, point.live
             else:

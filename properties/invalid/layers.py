@@ -57,7 +57,7 @@ embedding = Boundary(
     ),
 )
 
-SHAPES = {"negative size", "2**64 ids", "shape of no axis", "shape of two axes"}
+SHAPES = {"negative size", "2**64 ids", "33 sizes", "shape of no axis", "shape of two axes"}
 
 lookup = Boundary(
     name="Embedding.forward",
@@ -89,6 +89,7 @@ lookup = Boundary(
             actual=[2, 2, -1],
         ),
         fault(Code.TOKEN_SHAPE, "2**64 ids", lambda s: s.set(shape=[2**64])),
+        fault(Code.TOKEN_SHAPE, "33 sizes", lambda s: s.set(shape=[2, 2, *[1] * 31])),
         fault(
             Code.TOKEN_SHAPE,
             "shape of no axis",

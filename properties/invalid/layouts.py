@@ -188,6 +188,8 @@ full = Boundary(
     apart=(one("B", "no row", "2**64 rows"), one("T", "no cell")),
 )
 
+BEYOND = (-2, 4, 9)  # lengths on either side of 1 .. 3
+
 padded = Boundary(
     name="SequenceLayout.padded",
     order=(
@@ -198,7 +200,7 @@ padded = Boundary(
         *SIZES,
         Code.LENGTH_OUT_OF_RANGE,
     ),
-    build=lambda: Situation(lengths=[3, 2], T=3),
+    build=lambda: Situation(lengths=[3, 1], T=3),
     call=lambda s: SequenceLayout.padded(s.lengths, s.T),
     faults=(
         *_array_faults("lengths", 3.0),
@@ -214,11 +216,22 @@ padded = Boundary(
             row=1,
             length=0,
         ),
+        *[
+            fault(
+                Code.LENGTH_OUT_OF_RANGE,
+                f"length {length}",
+                _changed("lengths", lambda n, length=length: [*n[:1], length]),  # type: ignore[misc]
+                row=1,
+                length=length,
+            )
+            for length in BEYOND
+        ],
     ),
     apart=(
         one("T", "no cell", "2**64 cells"),
         Apart("without rows there is no length", {"no row"},
-              {"length 0", "nested lengths", "float in lengths", "ragged lengths"}),
+              {"length 0", *(f"length {length}" for length in BEYOND), "nested lengths",
+               "float in lengths", "ragged lengths"}),
         Apart("one nesting", {"nested lengths"}, {"float in lengths"}),
     ),
 )  # fmt: skip
@@ -259,6 +272,14 @@ packed = Boundary(
         ),
         fault(
             Code.EMPTY_SEGMENT,
+            "segment of -1",
+            _changed("rows", lambda rows: [[rows[0][0], -1], *rows[1:]]),
+            row=0,
+            index=1,
+            actual=-1,
+        ),
+        fault(
+            Code.EMPTY_SEGMENT,
             "row without segments",
             _changed("rows", lambda rows: [rows[0], []]),
             row=1,
@@ -274,7 +295,8 @@ packed = Boundary(
     apart=(
         one("T", "no cell", "2**64 cells"),
         Apart("without rows there is no segment", {"no row"},
-              {"ragged row", "bool segment", "segment of 0", "row without segments", "row of 4"}),
+              {"ragged row", "bool segment", "segment of 0", "segment of -1",
+               "row without segments", "row of 4"}),
     ),
 )  # fmt: skip
 

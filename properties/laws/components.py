@@ -93,10 +93,12 @@ class Components(Capable, Protocol):
         *,
         descending: bool,
         elide: bool,
+        back: Iterable[tuple[str, str, int, int, str]] = (),
     ) -> Iterable[tuple[Any, ...]]:
         """`lifetimes`: name and owned bytes after each event, `{i}` the number of its round.
 
         Rounds that are elided: how many, bytes that each adds, owned bytes after them.
+        Then as many rounds of `back`, in the other direction.
         """
 
     def counted(self, call: Callable[[], object]) -> Mapping[str, int]:

@@ -206,12 +206,18 @@ def _repeated(implementation: Components, draw: Draw) -> Difference | None:
     between = [(times - 2, kept, (times - 1) * kept)] if times > 2 else []
     elided = [*rounds[:4], *between, *rounds[-4:]] if between else rounds
 
-    def told(elide: bool) -> list[Any]:
-        return list(implementation.repeated(events, times, descending=descending, elide=elide))
+    back = [("release", "kept.{i}", 0, 0, "")]
+    names = [name for name, _ in rounds[::4]][::-1]
+    undone = [(name, kept * (times - n)) for n, name in enumerate(names, 1)]
+    few = [*undone[:1], (times - 2, -kept, kept), *undone[-1:]] if times > 2 else undone
 
-    what = f"{times} rounds, {'descending' if descending else 'ascending'}"
-    return equal(f"{what}, in full", rounds, told(False)) or equal(
-        f"{what}, those between as one", elided, told(True)
+    def told(elide: bool) -> list[Any]:
+        ways: dict[str, Any] = {"descending": descending, "elide": elide, "back": back}
+        return list(implementation.repeated(events, times, **ways))
+
+    what = f"{times} rounds, {'descending' if descending else 'ascending'}, and back"
+    return equal(f"{what}, in full", [*rounds, *undone], told(False)) or equal(
+        f"{what}, those between as one", [*elided, *few], told(True)
     )
 
 
