@@ -169,6 +169,8 @@ HARD: dict[str, list[str]] = {
         "0x1.2e2518371de3ep-18",  # 72
         "0x1.ec744p+18",  # 72, an integer
         "0x1.2b8d24p+22",  # 69, an integer
+        "0x1.0fc4p+15",  # 72, an even integer
+        "0x1.a98fc9e8f5f0dp+833",  # 76
     ],
     "sin": [
         "0x1.7137449123efep-26",  # 102

@@ -316,6 +316,13 @@ DOCUMENT_FAULTS = (
     ),
     fault(
         Code.DOCUMENT_RANGE_TOO_SHORT,
+        "a document of rows",
+        lambda s: s.documents.__setitem__(0, [[0, 3, 1]]),
+        what="documents[0]",
+        actual="rank 2",
+    ),
+    fault(
+        Code.DOCUMENT_RANGE_TOO_SHORT,
         "one id",
         lambda s: s.documents[0].__delitem__(slice(1, None)),
         actual=1,
@@ -371,6 +378,7 @@ padding, packing = (
             one("capacity", "no cell"),
             Apart("without documents there is no id", {"no document"}, IN_DOCUMENTS),
             Apart("one id has no second", {"one id"}, {"four pairs", "float in document"}),
+            Apart("one row has no second id", {"a document of rows"}, {"float in document"}),
         ),
     )
     for make in (pad_documents, pack_documents)
