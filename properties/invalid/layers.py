@@ -199,8 +199,17 @@ linear_new = Boundary(
         fault(Code.ZERO_INPUT_WIDTH, "no input", lambda s: s.set(taken=0)),
         fault(Code.ZERO_OUTPUT_WIDTH, "no output", lambda s: s.set(given=0)),
         fault(Code.SIZE_OVERFLOW, "2**64 inputs", lambda s: s.set(taken=2**64)),
+        fault(
+            Code.SIZE_OVERFLOW,
+            "2**64 inputs and outputs",
+            lambda s: s.set(taken=2**64 - 1, given=1),
+            required=2**64,
+        ),
     ),
-    apart=(one("taken", "no input", "2**64 inputs"), one("given", "no output")),
+    apart=(
+        one("taken", "no input", "2**64 inputs", "2**64 inputs and outputs"),
+        one("given", "no output", "2**64 inputs and outputs"),
+    ),
     unreachable={Code.EMPTY_NAME: "the name ends in `.weight`"},
 )
 
