@@ -17,6 +17,7 @@ from .boundary import Apart, Boundary, Fault, Plant, Situation, fault
 
 __all__ = ["BOUNDARIES"]
 
+NO_ROWS = {"flat positions", "positions of rank 3"}
 SIZES = (Code.EMPTY_BATCH, Code.EMPTY_TOKENS, Code.SIZE_OVERFLOW)
 
 
@@ -129,6 +130,13 @@ general = Boundary(
             actual=(6,),
         ),
         fault(
+            Code.POSITION_COUNT_MISMATCH,
+            "positions of rank 3",
+            _changed("positions", lambda rows: [rows]),
+            expected=(2, 3),
+            actual=(1, 2, 3),
+        ),
+        fault(
             Code.NEGATIVE_POSITION,
             "position -1",
             _cell("positions", 0, 2, -1),
@@ -155,13 +163,13 @@ general = Boundary(
         Apart(
             "the positions give rows and cells",
             {"no row", "no cell"},
-            {"no row", "no cell", "flat positions", "float in positions", "ragged positions",
+            {"no row", "no cell", *NO_ROWS, "float in positions", "ragged positions",
              "position -1", "position 2**63", "position of an inactive cell"},
         ),
         Apart(
             "where positions are flat, the starts give rows and cells",
-            {"flat positions"},
-            {"starts of three rows", "float in positions"},
+            NO_ROWS,
+            {"starts of three rows", *NO_ROWS, "float in positions", "ragged positions"},
         ),
         Apart("an inactive cell of a row that is longer", {"length 0"}, {"position 2**63"}),
     ),
@@ -184,8 +192,17 @@ full = Boundary(
         fault(Code.EMPTY_BATCH, "no row", lambda s: s.set(B=0)),
         fault(Code.EMPTY_TOKENS, "no cell", lambda s: s.set(T=0)),
         fault(Code.SIZE_OVERFLOW, "2**64 rows", lambda s: s.set(B=2**64), limit=2**64 - 1),
+        fault(
+            Code.SIZE_OVERFLOW,
+            "2**33 rows of as many cells",
+            lambda s: s.set(B=2**33, T=2**33),
+            required=2**66,
+        ),
     ),
-    apart=(one("B", "no row", "2**64 rows"), one("T", "no cell")),
+    apart=(
+        one("B", "no row", "2**64 rows", "2**33 rows of as many cells"),
+        one("T", "no cell", "2**33 rows of as many cells"),
+    ),
 )
 
 BEYOND = (-2, 4, 9)  # lengths on either side of 1 .. 3

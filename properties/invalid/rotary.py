@@ -11,6 +11,7 @@ from .boundary import Apart, Boundary, Situation, fault, refuses
 __all__ = ["BASE_APART", "BOUNDARIES", "OFFSETS"]
 
 BASE_APART = one_base()
+BOTH = "2**33 positions of 2**32 pairs"
 
 table = Boundary(
     name="RotaryTable",
@@ -28,6 +29,12 @@ table = Boundary(
             Code.SIZE_OVERFLOW, "2**64 positions", lambda s: s.set(capacity=2**64), required=2**65
         ),
         fault(
+            Code.SIZE_OVERFLOW,
+            BOTH,
+            lambda s: s.set(capacity=2**33, width=2**33),
+            required=2**65,
+        ),
+        fault(
             Code.NON_FINITE_TABLE_VALUE,
             "tiny base of a wide head",
             lambda s: s.set(base=5e-324, width=64),
@@ -36,8 +43,8 @@ table = Boundary(
         ),
     ),
     apart=(
-        one("width", "width of 0", "width of 3", "tiny base of a wide head"),
-        one("capacity", "capacity of 0", "2**64 positions"),
+        one("width", "width of 0", "width of 3", "tiny base of a wide head", BOTH),
+        one("capacity", "capacity of 0", "2**64 positions", BOTH),
         BASE_APART,
         Apart("one base", {"tiny base of a wide head"}, set(BASE_APART.names)),
         Apart("the facts name one width", {"2**64 positions"}, {"tiny base of a wide head"}),
