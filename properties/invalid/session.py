@@ -172,7 +172,13 @@ decode = Boundary(
             lambda s: s.set(id=np.int64(9)),
             token_id=9,
         ),
-        fault(Code.FULL, "four rows", lambda s: s.set(committed=[0] * CAPACITY), capacity=CAPACITY),
+        fault(
+            Code.FULL,
+            "four rows",
+            lambda s: s.set(committed=[0] * CAPACITY),
+            capacity=CAPACITY,
+            required=CAPACITY + 1,
+        ),
     ),
     apart=(Apart("no rows are not four", {"nothing committed"}, {"four rows"}),),
 )

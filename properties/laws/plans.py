@@ -215,7 +215,14 @@ def _report(implementation: Components, draw: Draw) -> Difference | None:
     spelled = "".join([*mode])  # equal to that mode, and another object
     again = implementation.parts.plan(*_pair(implementation, name), spelled).as_json()
     told, lived = plan.as_json(), plan.liveness
-    long = [implementation.parts.plan(plan.model.replace(layers=n), plan.run, mode) for n in (5, 9)]
+    few, many = (
+        len(
+            implementation.parts.plan(
+                plan.model.replace(layers=n), plan.run, mode
+            ).liveness.timeline
+        )
+        for n in (5, 9)
+    )
     cached = plan.demands.partitions["kv"].known if mode == "cached" else 0
     on_device = plan.run.device == "gpu"
     owned = lived.resident_peak + plan.layout_metadata.total
@@ -226,7 +233,7 @@ def _report(implementation: Components, draw: Draw) -> Difference | None:
     text = json.dumps(told)
     facts: tuple[tuple[str, object, object], ...] = (
         ("read back", told, json.loads(text)),
-        ("events of nine blocks", *(len(deep.as_json()["liveness"]["events"]) for deep in long)),
+        ("events of nine blocks", few, many),
         ("by the mode's letters", [], [key for key in told if told[key] != again.get(key)]),
         ("floats", [], [token for token in _leaves(told) if isinstance(token, float)]),
         ("digests", [plan.model_sha256, plan.run_sha256],
