@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -12,7 +13,7 @@ from logitproof.properties.scalar import rounded
 
 from .components import Components
 from .difference import Difference, first_difference
-from .drawn import Draw, draws, equal, first
+from .drawn import Draw, draws, equal, first, refused
 from .law import Law
 
 __all__ = ["LAWS"]
@@ -37,6 +38,7 @@ LIMITS: dict[str, tuple[tuple[float, float], ...]] = {
     "sin": ((0.0, 0.0), (-0.0, -0.0), (INF, NAN), (-INF, NAN), (NAN, NAN)),
     "cos": ((0.0, 1.0), (-0.0, 1.0), (INF, NAN), (-INF, NAN), (NAN, NAN)),
 }  # fmt: skip
+NO_BASES = (0.0, -0.0, -2.0, -5e-324, INF, -INF, NAN)
 POWERS = (
     (2.0, INF, INF), (2.0, -INF, 0.0), (0.5, INF, 0.0), (0.5, -INF, INF), (1.0, INF, 1.0),
     (1.0, -INF, 1.0), (1.0, NAN, 1.0), (2.0, NAN, NAN), (0.5, NAN, NAN), (3.0, 0.0, 1.0),
@@ -95,7 +97,10 @@ def _limits(implementation: Components, draw: Draw) -> Difference | None:
     return first(d for name in FUNCTIONS for d in one(name)) or first(
         equal(f"pow({base!r}, {y!r})", value.hex(), float(floats.pow(base, np.array(y))).hex())
         for base, y, value in POWERS
-    )
+    ) or first(
+        refused(f"a base of {base!r}", "numeric/invalid-base", partial(floats.pow, base, [1.0]))
+        for base in NO_BASES
+    )  # fmt: skip
 
 
 LAWS = (
