@@ -5,6 +5,7 @@ import json
 import math
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -229,20 +230,25 @@ def _texts(implementation: Components, draw: Draw) -> Difference | None:
         place = None if at is None else len(before) + at
         return equal(f"code and byte for {what}", (code, place), _refusal(lambda: read(data)))
 
-    return _choices(implementation.parts) or first(_ranges(implementation.parts)) or first(
-        one(*value) for value in VALUES[draw.size % SHARES :: SHARES]
-    ) or first(
-        refused(what, code, lambda given=given: read(given))  # type: ignore[misc]
-        for what, code, given in (
-            ("text that is no bytes", "record/not-bytes", "{}"),
-            ("bytes that are no text", "record/text-encoding", b'{"\xff":1}'),
-            ("two texts", SYNTAX, b"{}{}"),
-            ("the most bytes", SYNTAX, b" " * LONGEST),
-            ("a byte more", "record/text-size", b" " * (LONGEST + 1)),
-            ("twice the most bytes", "record/text-size", b" " * 2 * LONGEST),
-            ("an array", "record/field-type", b"[]\n"),
-        )
-    )  # fmt: skip
+    some = first(one(*value) for value in VALUES[draw.size % SHARES :: SHARES])
+    if some is not None or draw.size % SHARES:
+        return some
+    parts = implementation.parts  # what follows is the same in every case
+    return _choices(parts) or first(_ranges(parts)) or first(_whole_texts(read))
+
+
+def _whole_texts(read: Callable[[bytes], Any]) -> Iterator[Difference | None]:
+    """What is refused before any value is looked at, or beside all of them."""
+    for what, code, given in (
+        ("text that is no bytes", "record/not-bytes", "{}"),
+        ("bytes that are no text", "record/text-encoding", b'{"\xff":1}'),
+        ("two texts", SYNTAX, b"{}{}"),
+        ("the most bytes", SYNTAX, b" " * LONGEST),
+        ("a byte more", "record/text-size", b" " * (LONGEST + 1)),
+        ("twice the most bytes", "record/text-size", b" " * 2 * LONGEST),
+        ("an array", "record/field-type", b"[]\n"),
+    ):
+        yield refused(what, code, partial(read, given))  # type: ignore[arg-type]
 
 
 def _choices(parts: Any) -> Difference | None:
