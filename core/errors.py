@@ -108,7 +108,10 @@ def _brief(fact: object) -> object:
     if isinstance(fact, list | tuple) and any(_brief(item) is not item for item in fact):
         fact = type(fact)(_brief(item) for item in fact)
     text = str(fact)
-    return fact if len(text) <= MAX_SHOWN and text.isprintable() else _one_line(text)[:MAX_SHOWN]
+    if len(text) <= MAX_SHOWN and text.isprintable():
+        return fact
+    line = _one_line(text)
+    return line if len(line) <= MAX_SHOWN else f"{line[:MAX_SHOWN]}…"
 
 
 def _one_line(text: str) -> str:

@@ -60,12 +60,15 @@ def untold_sizes() -> Iterator[str]:
         if any(("-(" in line) is not (size == -HUGE) for line in lines):
             yield f"{what} is told by the wrong sign: {lines[0]}"
     matrix = [[*range(70)] for _ in range(70)]
-    for what, fact in (("a list of rows", matrix), ("an array of rows", np.array(matrix)),
-                       ("a small array of rows", np.zeros((2, 2)))):  # fmt: skip
+    for what, fact, cut in (("a list of rows", matrix, True),
+                            ("an array of rows", np.array(matrix), False),
+                            ("a small array of rows", np.zeros((2, 2)), False)):  # fmt: skip
         refusal = ShapeRefusal(code=Code.RAGGED_IDS, what="x", expected=fact, actual=3)
         sentence, shown = str(refusal), repr(refusal)
         if len(sentence) > LONGEST or not (sentence + shown).isprintable():
             yield f"{what} fills lines"
+        if ("…" in sentence) is not cut:
+            yield f"{what} does not say whether it is told as a whole: {sentence}"
     whole = ShapeRefusal(code=Code.RAGGED_IDS, what="x", expected=[1, 2], actual=(3,))
     if "[1, 2]" not in str(whole) or "(3,)" not in repr(whole):
         yield f"sizes are told otherwise than they are: {whole}"

@@ -50,7 +50,9 @@ class Components(Capable, Protocol):
 
     @property
     def kernels(self) -> Iterable[Any]:
-        """`copies`: what Decoder takes as `kernel`; decoders tell theirs by that name."""
+        """`copies`: what Decoder and the forwards of a DecoderBlock take as `kernel`; decoders tell
+        theirs by that name.
+        """
 
     def rotation(self, width: int, capacity: int, base: float) -> Any:
         """`layers`: a table with `rotate(x, offset, context=)` and `rotate_at(x, positions,

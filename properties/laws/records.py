@@ -6,7 +6,6 @@ import math
 import struct
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import product
 from typing import Any
 
 from logitproof.properties.oracles import tokenizer as oracle
@@ -105,7 +104,7 @@ def _identity(implementation: Components, draw: Draw) -> Difference | None:
 
 
 def _damaged(record: Any, g: Generator) -> Iterator[tuple[str, str, bytes]]:
-    """Texts that must be refused, with the code."""
+    """Texts that must be refused, with the code; `_mistyped` apart."""
     text = record.to_bytes().decode()
     plain = _plain(record)
     numbers = [name for name, value in plain.items() if isinstance(value, int)]
@@ -117,13 +116,6 @@ def _damaged(record: Any, g: Generator) -> Iterator[tuple[str, str, bytes]]:
     yield "a key twice, once escaped", twice, text.replace(held, f"{held},{escaped}").encode()
     pair = f'"\U0001f600":1,"\\ud83d\\ude00":1,{held}'
     yield "a key beyond 16 bits twice, once in halves", twice, text.replace(held, pair).encode()
-    for word in WORDS:
-        wrong = text.replace(held, f'"{name}":{word}')
-        yield f"{name} as {word}", "record/field-type", wrong.encode()
-    texts = [name for name in ("tokenizer_id",) if name in plain]
-    for name, word in product(texts, NO_TEXTS):
-        wrong = text.replace(f'"{name}":"{plain[name]}"', f'"{name}":{word}')
-        yield f"{name} as {word}", "record/field-type", wrong.encode()
     for word in ("NaN", "Infinity"):
         wrong = text.replace(held, f'"{name}":{word}')
         yield f"{name} as {word}", "record/text-syntax", wrong.encode()
@@ -144,15 +136,27 @@ def _refused_texts(implementation: Components, draw: Draw) -> Difference | None:
     read: Callable[[bytes], Any] = type(record).from_bytes
 
     def one(what: str, code: str, data: bytes) -> Difference | None:
-        if code == "record/field-type":
-            word = what.rpartition(" as ")[2]
-            return _told(what, word, lambda: read(data))
         if code != "record/not-canonical":
             return refused(what, code, lambda: read(data))
         at = _first_other(data, record.to_bytes())
         return equal(f"code and byte for {what}", (code, at), _refusal(lambda: read(data)))
 
-    return first(one(*damaged) for damaged in _damaged(record, draw.generator()))
+    return first(one(*damaged) for damaged in _damaged(record, draw.generator())) or first(
+        _told(f"{name} as {word}", word, partial(read, data))
+        for name, word, data in _mistyped(record, draw.generator())
+    )
+
+
+def _mistyped(record: Any, g: Generator) -> Iterator[tuple[str, str, bytes]]:
+    """A number and a text, each with words that stand where it should, and the whole text."""
+    text, plain = record.to_bytes().decode(), _plain(record)
+    numbers = [name for name, value in plain.items() if isinstance(value, int)]
+    texts = [name for name, value in plain.items() if isinstance(value, str)]
+    for names, words in ((numbers, WORDS), (texts, NO_TEXTS)):
+        name = names[g.below(len(names))]
+        held = json.dumps(plain[name])
+        for word in words:
+            yield name, word, text.replace(f'"{name}":{held}', f'"{name}":{word}').encode()
 
 
 def _told(what: str, word: str, call: Callable[[], object]) -> Difference | None:
