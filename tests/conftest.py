@@ -5,6 +5,7 @@ it, and the header says it.
 """
 
 import gc
+import os
 
 import pytest
 from hypothesis import settings
@@ -13,7 +14,13 @@ from logitproof.properties import profiles
 from logitproof.properties.laws import Law
 
 SEED = "--hypothesis-seed"
-COSTLY = ["truth", "grouped", "untied", "test_precision"]  # whose cases have a truth each
+COSTLY = [  # whose cases have a truth each: laws, then files
+    *("truth", "grouped", "untied"),
+    *("test_precision", "test_bounds_decoder", "test_sharing"),
+]
+
+# Workers inherit it: threads of several workers on the same cores wait for one another.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 profiles.load()
 
@@ -27,7 +34,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Who asks for the same truths comes first and together: one worker computes them once."""
+    """Who asks for the same truths comes first and together: one worker computes them once.
+
+    And what is long does not come last, when the other workers have nothing left to do.
+    """
     items.sort(key=_place)
 
 
