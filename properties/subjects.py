@@ -26,6 +26,7 @@ from logitproof.core import (
     ops,
 )
 from logitproof.core import backbone as residual
+from logitproof.core.backward import topology
 from logitproof.core.fresh import fresh_decoder
 from logitproof.core.initial import xavier
 from logitproof.core.kernels import BLAS, ORDERED, Kernel
@@ -55,6 +56,7 @@ class CoreSubject(CoreComponents):
         "recomputation": True,
         "resumption": True,
         "forms": True,
+        "graph-nodes": True,
         "refusals": True,
         "taps": True,
         "decode": True,
@@ -68,7 +70,7 @@ class CoreSubject(CoreComponents):
     def __init__(self, kernel: Kernel | None = ORDERED) -> None:
         self.kernel = kernel
         if kernel is None:  # the steps are the long way by design
-            self.capabilities = {**self.capabilities, "counted-work": False}
+            self.capabilities = {**self.capabilities, "counted-work": False, "graph-nodes": False}
 
     def load(self, config: Config, weights: Mapping[str, Any]) -> None:
         """A decoder over fresh parameters."""
@@ -209,6 +211,13 @@ class CoreSubject(CoreComponents):
         nodes = [_told(node) for node in trace.nodes]
         return [*names, loss.op, *nodes, *(_told(edge) for edge in trace.edges)]
 
+    def graph_nodes(
+        self, ids: Ids, targets: Ids, layout: Layout | None, valid: Valid | None
+    ) -> int:
+        """Tensors of the tape, leaves among them."""
+        loss = self.decoder.loss(ids, targets, layout=_core_layout(layout), valid=valid)
+        return len(topology(loss))
+
     def snapshot(self) -> dict[str, bytes]:
         """Value, gradient and revision of every parameter."""
         return {
@@ -275,6 +284,7 @@ class BlasSubject(CoreSubject):
     capabilities: Mapping[str, bool] = {
         "raw-sum": False,
         "repeated-backward": True,
+        "graph-nodes": True,
         "refusals": True,
         "decode": True,
         "row-bits": False,

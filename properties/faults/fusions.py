@@ -105,6 +105,18 @@ def fused_score_guard_removed(right: Any) -> Any:
     return attended
 
 
+@fusion((fused, "_attended"), kind="mistake", source="notes/speed.md section 6")
+def fused_attention_lost_for_layouts(right: Any) -> Any:
+    """The fused attention leaves batches whose rows have masks of their own to the steps."""
+
+    def attended(*given: Any) -> Any:
+        if any(mask.ndim > 2 for mask in given[-2]):
+            raise OutOfRange
+        return right(*given)
+
+    return attended
+
+
 @fusion(
     (fused, "_normalised"), (fused, "_attended"), kind="mistake",
     source="numerics_vjp.md section 1",

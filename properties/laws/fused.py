@@ -167,6 +167,21 @@ def _traces(implementation: Capable, case: Case) -> Difference | None:
     return _alike("a traced pass", forms, one)
 
 
+# What a batch with a layout adds: the rows of the answered cells, and their choice.
+CHOICE_NODES = 2
+
+
+def _taken(implementation: Capable, case: Case) -> Difference | None:
+    """Against one full row of the same decoder; a block taken by its steps has dozens of nodes."""
+    implementation.load(case.config, case.weights)
+    row = [[0] * min(2, case.config.max_positions)]
+    least = implementation.graph_nodes(row, row, None, None)
+    nodes = implementation.graph_nodes(case.ids, case.targets, case.layout, case.valid)
+    if least <= nodes <= least + CHOICE_NODES:
+        return None
+    return Difference(what="nodes of a graph", expected=f"{least} or few more", actual=str(nodes))
+
+
 LAWS = (
     Law(
         id="fused.forward",
@@ -232,5 +247,16 @@ LAWS = (
         faults=("fused-trace-folded", "fused-node-named-anew"),
         cases=mixed_cases,
         check=_traces,
+    ),
+    Law(
+        id="fused.taken",
+        statement="A tame batch goes by the same operations whatever its layout: none of them is"
+        " replaced by its steps, which would be slower and, by a kernel that promises no bits,"
+        " another rounding.",
+        source="tape.md section 4; numerics.md sections 9 to 13",
+        needs=("graph-nodes",),
+        faults=("fused-attention-lost-for-layouts",),
+        cases=mixed_cases,
+        check=_taken,
     ),
 )

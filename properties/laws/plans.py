@@ -173,12 +173,17 @@ def _reasons(implementation: Components, draw: Draw) -> Difference | None:
         yield from _added(f"{field} of {name}", COUNTED[field], limit, limit + 1, before,  # type: ignore[operator]
                           parts.plan(model, at, mode), parts.plan(model, above, mode))  # fmt: skip
 
+    heads = 257 + draw.size  # two numbers of the same value, not the same object
+    many = model.replace(heads=heads, kv_heads=heads, model_width=2 * heads).to_bytes()
+    ungrouped = parts.plan(type(model).from_bytes(many), run, mode)
     longer = model.replace(max_positions=int(str(limits["positions"])) + 1)
     wider = model.replace(vocabulary_size=model.vocabulary_size + 1)
     P = before.census.total
     return (
         equal(f"reasons of {name}, {mode}", REASONS[name], codes)
         or equal("admissible", not codes, before.admissible)
+        or equal(f"grouping of {heads} heads of their own", False,
+                 "support/grouped-heads" in {str(reason.code) for reason in ungrouped.refusals})
         or first(d for field in COUNTED for d in over(field))
         or first(_added(f"positions of {name}", "positions", limits["positions"],
                         longer.max_positions, before, before, parts.plan(longer, run, mode)))

@@ -113,5 +113,10 @@ class Capable(DecoderUnderTest, Protocol):
     ) -> Sequence[str]:
         """`forms`: names of operations, then nodes and edges of one traced pass, in words."""
 
+    def graph_nodes(
+        self, ids: Ids, targets: Ids, layout: Layout | None, valid: Valid | None
+    ) -> int:
+        """`graph-nodes`: of a recorded mean loss; a fused operation is one node."""
+
     def snapshot(self) -> Mapping[str, bytes]:
         """`refusals`: everything that a call could change, by name."""

@@ -60,6 +60,8 @@ def _bytes(implementation: Components, draw: Draw) -> Difference | None:
         "schema_version": 1,
     }
     again = type(record).from_bytes(text)
+    words = {"no": [None, False, [draw.seed, {}]], "yes": True}
+    written = implementation.parts.canonical.encode(words, what="words")
     return first(
         equal(what, expected, actual)
         for what, expected, actual in (
@@ -67,6 +69,8 @@ def _bytes(implementation: Components, draw: Draw) -> Difference | None:
             ("bytes read and written again", text, again.to_bytes()),
             ("identity", hashlib.sha256(_canonical(frame)).hexdigest(), record.identity),
             ("equality after reading", True, again == record),
+            ("bytes of words", _canonical(words), written),
+            ("words", words, implementation.parts.canonical.decode(written, what="words")),
         )
     )
 
