@@ -176,10 +176,11 @@ def _taken(implementation: Capable, case: Case) -> Difference | None:
     implementation.load(case.config, case.weights)
     row = [[0] * min(2, case.config.max_positions)]
     least = implementation.graph_nodes(row, row, None, None)
+    most = least + CHOICE_NODES
     nodes = implementation.graph_nodes(case.ids, case.targets, case.layout, case.valid)
-    if least <= nodes <= least + CHOICE_NODES:
+    if least <= nodes <= most:
         return None
-    return Difference(what="nodes of a graph", expected=f"{least} or few more", actual=str(nodes))
+    return Difference(what="nodes of a graph", expected=f"{least} to {most}", actual=str(nodes))
 
 
 LAWS = (
