@@ -105,7 +105,7 @@ def fused_score_guard_removed(right: Any) -> Any:
     return attended
 
 
-@fusion((fused, "_attended"), kind="mistake", source="notes/speed.md section 6")
+@fusion((fused, "_attended"), kind="mistake", source="notes/speed.md section 2")
 def fused_attention_lost_for_layouts(right: Any) -> Any:
     """The fused attention leaves batches whose rows have masks of their own to the steps."""
 

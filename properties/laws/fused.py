@@ -254,7 +254,7 @@ LAWS = (
         statement="A tame batch goes by the same operations whatever its layout: none of them is"
         " replaced by its steps, which would be slower and, by a kernel that promises no bits,"
         " another rounding.",
-        source="tape.md section 4; numerics.md sections 9 to 13",
+        source="notes/speed.md section 2",
         needs=("graph-nodes",),
         faults=("fused-attention-lost-for-layouts",),
         cases=mixed_cases,
