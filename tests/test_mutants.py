@@ -187,7 +187,7 @@ def test_a_law_that_looks_at_no_kernel_is_tried_once(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limit of CPU seconds there")
-def test_a_killer_that_runs_too_long_says_so() -> None:
+def test_a_killer_whose_law_runs_too_long_says_so() -> None:
     done = killer("1")
     assert done.returncode == 1
     assert done.stdout.endswith("timeout\n")

@@ -28,7 +28,7 @@ from .tool import found, tested, text_of
 
 __all__ = ["main"]
 
-CPU_SECONDS = 60  # half as much again as all laws take on a slow machine
+CPU_SECONDS = 60  # for one law: many times what any takes on a slow machine
 WALL_SECONDS = 900.0  # for what sleeps instead of computing
 KILLER = shlex.join(
     [sys.executable, "-m", "logitproof.properties.mutants.killer", str(CPU_SECONDS)]
