@@ -3,8 +3,8 @@
 On the core by its default kernel, then by its fast one, then step by step, each as far as it
 claims what a law needs. A law that never looks at the kernel says the same of every form: once.
 
-`python -m logitproof.properties.mutants.killer SECONDS` ends with 0 where all laws hold, each within
-so many seconds of CPU time.
+`python -m logitproof.properties.mutants.killer SECONDS` ends with 0 where all laws hold, each
+within so many seconds of CPU time.
 """
 
 from __future__ import annotations
