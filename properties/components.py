@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import is_dataclass
 from importlib import import_module
 from itertools import pairwise
@@ -35,6 +35,7 @@ from logitproof.core.rope import RotaryTable
 
 from .allocations import observed
 from .counting import counting
+from .elsewhere import Product, products_by
 from .interrupts import on_checked_path
 from .invalid.boundary import Boundary, NearMiss, state
 from .invalid.registry import BOUNDARIES, refusal
@@ -73,6 +74,7 @@ class CoreComponents:
         "identities": True,
         "token-training": True,
         "copies": True,
+        "elsewhere": True,
     }
 
     parts: Any = core
@@ -87,6 +89,10 @@ class CoreComponents:
         with counting() as counted:
             call()
         return counted
+
+    def elsewhere(self, product: Product) -> AbstractContextManager[None]:
+        """By what the core asks of numpy."""
+        return products_by(product)
 
     def loss_of(self, ids: Rows, targets: Rows) -> Tensor:
         """A loss and its graph."""

@@ -39,6 +39,12 @@ def contraction_by_blas(_: Any) -> Any:
     return lambda a, b: np.matmul(np.ascontiguousarray(a), np.ascontiguousarray(b))
 
 
+@planted(_FOUND, (floats, "_mixed_signs"), kind="order", source="notes/field.md section 5.2")
+def product_tried_on_tame_numbers(_: Any) -> Any:
+    """Whether numpy's products keep the order is tried on ones, whose sums no order changes."""
+    return lambda rows, columns: np.ones((rows, columns))
+
+
 @order((ops, "matmul"))
 def flat_weight_gradient(right: Any) -> Any:
     """A weight gradient is one sum over rows and tokens, not one per row and then their sum."""

@@ -1,11 +1,13 @@
 """What an implementation offers whose parts are to be judged, not its decoder alone."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from logitproof.properties.scalar import Layout
 
 from .difference import Values
+from .drawn import Array
 from .protocol import Capable, Ids
 
 __all__ = ["Components"]
@@ -61,6 +63,11 @@ class Components(Capable, Protocol):
 
     def attended(self, query: Any, key: Any, value: Any) -> Mapping[str, Any]:
         """`layers`: scores, probabilities and mix of causal attention over tensors [N, T, d]."""
+
+    def elsewhere(self, product: Callable[[Array, Array], Array]) -> AbstractContextManager[None]:
+        """`elsewhere`: while open, the machine's own products of matrices are made by this one;
+        then floats offers contract, row_products and total.
+        """
 
     def session(self) -> Any:
         """`sessions`: a fresh session over the loaded decoder."""

@@ -76,7 +76,15 @@ def _evidence(implementation: Components, draw: Draw) -> Difference | None:
                 found = edge.saved.get(name)
                 yield _same(f"{name} saved by operand {edge.operand} of {op}", fact, found)
 
-    return first(d for case in _cases(draw) for d in one(*case))
+    return first(d for case in _cases(draw) for d in one(*case)) or _of_own_rule(parts, draw)
+
+
+def _of_own_rule(parts: Any, draw: Draw) -> Difference | None:
+    """An operation of the caller's own saves nothing that a trace could show."""
+    x = parts.Parameter("x", draw.values(draw.generator(), 2))
+    doubled = parts.RECORDING.apply(lambda a: (2.0 * a, lambda upstream: (2.0 * upstream,)), x)
+    edges = doubled.backward_with_trace(np.ones(2)).edges
+    return equal("evidence of an own rule", [{}], [dict(edge.saved) for edge in edges])
 
 
 def _same(what: str, expected: Any, actual: Any) -> Difference | None:

@@ -112,7 +112,8 @@ def _ragged() -> Iterator[tuple[str, str, object]]:
     endless: list[Any] = []
     endless.append(endless)
     yield "a list in itself", ragged, endless
-    yield f"{DEEPEST + 1} levels", ragged, _nest(DEEPEST + 1)
+    for levels in (DEEPEST + 1, 10_000):
+        yield f"{levels} levels", ragged, _nest(levels)
     axes = (1,) * (DEEPEST + 1)
     yield f"an array of {len(axes)} axes", ragged, np.zeros(axes, dtype=np.int64)
 

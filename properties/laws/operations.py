@@ -114,6 +114,47 @@ def _memory(implementation: Components, draw: Draw) -> Difference | None:
     return first(one(*applied) for applied in _any_order(implementation.parts.ops, draw))
 
 
+def _backwards(left: Array, right: Array) -> Array:
+    return _in_steps(left[:, ::-1], right[::-1])
+
+
+def _kept_longer(left: Array, right: Array) -> Array:
+    """A product is not rounded before it is added, nor is a sum rounded to the end."""
+    return _in_steps(left.astype(np.longdouble), right.astype(np.longdouble)).astype(np.float64)
+
+
+def _in_steps(left: Any, right: Any) -> Any:
+    """sum over k ascending, from +0.0, of left[..., k] * right[k, ...]."""
+    out = np.zeros((len(left), right.shape[1]), dtype=left.dtype)
+    for column, row in zip(left.T, right, strict=True):
+        out += column[:, None] * row
+    return out
+
+
+MACHINES = {"adds backwards": _backwards, "rounds at the end": _kept_longer}
+
+
+def _elsewhere(implementation: Components, draw: Draw) -> Difference | None:
+    """Products and sums of full-length mantissas, of one matrix, of several and row by row."""
+    floats, g = implementation.parts.floats, draw.generator()
+    N, R, K, C = 2 + g.below(2), draw.below(g, 6), 8 + draw.below(g, 40), 1 + draw.below(g, 6)
+    left, right = (draw.values(g, N, *shape, regime="uniform") for shape in ((R, K), (K, C)))
+    wanted = np.stack([_in_steps(*pair) for pair in zip(left, right, strict=True)])
+    columns = _in_steps(np.ones((1, K)), right[0])[0]
+
+    def on(machine: str) -> Iterator[Difference | None]:
+        with implementation.elsewhere(MACHINES[machine]):
+            product, products = floats.contract(left[0], right[0]), floats.contract(left, right)
+            rows = floats.row_products(left[:, 0], right)
+            sums = floats.total(right[0], axis=0)
+        yield first_difference(f"a product where numpy {machine}", wanted[0], product)
+        yield first_difference(f"products where numpy {machine}", wanted, products)
+        yield first_difference(f"rows by matrices where numpy {machine}", wanted[:, 0], rows)
+        yield first_difference(f"sums of columns where numpy {machine}", columns, sums)
+
+    return first(difference for machine in MACHINES for difference in on(machine))
+
+
 LAWS = (
     Law(
         id="operations.adjoint",
@@ -141,5 +182,15 @@ LAWS = (
         ),
         cases=draws("uniform", "wide", first_seed=11_000),
         check=_memory,
+    ),
+    Law(
+        id="operations.elsewhere",
+        statement="Where numpy multiplies matrices in another order, or rounds less often, products"
+        " and sums have the specified bits all the same.",
+        source="numerics.md sections 1, 3 and 4; notes/field.md section 5.2",
+        needs=("elsewhere",),
+        faults=("product-tried-on-tame-numbers",),
+        cases=draws("uniform", first_seed=11_500),
+        check=_elsewhere,
     ),
 )

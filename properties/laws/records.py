@@ -15,6 +15,7 @@ from .components import Components
 from .difference import Difference
 from .drawn import Draw, answered, draws, equal, first, refusal, refused
 from .law import Law
+from .telling import tells
 
 __all__ = ["LAWS"]
 
@@ -50,6 +51,17 @@ def _canonical(value: Any) -> bytes:
     ).encode()
 
 
+# What canonical JSON does not hold.
+UNWRITTEN = (
+    ("half of a pair", "record/lone-surrogate", ["no", "\ud800"]),
+    ("a number of 40 digits", "record/field-type", {"no": 10**39}),
+    ("a number below zero", "record/field-type", [-1]),
+    ("a fraction", "record/field-type", 0.5),
+    ("a tuple", "record/field-type", [(1,)]),
+    ("a number as a key", "record/field-type", {1: 1}),
+)
+
+
 def _bytes(implementation: Components, draw: Draw) -> Difference | None:
     """Canonical bytes are a fixed point, and the identity is their digest in a frame."""
     record = _record(implementation, draw)
@@ -60,8 +72,9 @@ def _bytes(implementation: Components, draw: Draw) -> Difference | None:
         "schema_version": 1,
     }
     again = type(record).from_bytes(text)
-    words = {"no": [None, False, [draw.seed, {}]], "yes": True}
-    written = implementation.parts.canonical.encode(words, what="words")
+    words = {"no": [None, False, [draw.seed, {}]], "yes": True, "most": 10**39 - 1}
+    canonical = implementation.parts.canonical
+    written = canonical.encode(words, what="words")
     return first(
         equal(what, expected, actual)
         for what, expected, actual in (
@@ -70,8 +83,11 @@ def _bytes(implementation: Components, draw: Draw) -> Difference | None:
             ("identity", hashlib.sha256(_canonical(frame)).hexdigest(), record.identity),
             ("equality after reading", True, again == record),
             ("bytes of words", _canonical(words), written),
-            ("words", words, implementation.parts.canonical.decode(written, what="words")),
+            ("words", words, canonical.decode(written, what="words")),
         )
+    ) or first(
+        tells(f"{what} written", code, lambda no=no: canonical.encode(no, what="words"))  # type: ignore[misc]
+        for what, code, no in UNWRITTEN
     )
 
 

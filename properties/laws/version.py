@@ -7,7 +7,7 @@ from .law import Law
 
 __all__ = ["PINNED", "VERSION", "digest_of"]
 
-VERSION = 7
+VERSION = 8
 """Only grows; a law added, dropped or stated otherwise is another set."""
 
 # Version -> SHA-256 of its ids and statements; those before the current one never change.
@@ -19,6 +19,7 @@ PINNED = {
     5: "97b2f1b064a89e441856b36bb720194f84114c1b26b9f6aa98b0b56521626a7d",
     6: "55c1d2aa560e2e3ee397ebad82ac534b155a06c76756d196d53ca0375f20ef6d",
     7: "39c1fc418110d81c15ae493771e34b3078bd3be859c7a3fe042428b32b0ab98e",
+    8: "0db4eb20fd721310137fd1acaece3d7c660d9eba44aba5583e70a37a7ea39949",
 }
 
 
