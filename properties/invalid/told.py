@@ -17,6 +17,7 @@ __all__ = ["untold", "untold_sizes"]
 
 LONGEST = 400  # characters of a sentence about an integer of any size
 HUGE = 1 << 20_000
+SHOWN_BITS = 256  # a digest, the largest number that anybody reads
 
 
 def untold(miss: NearMiss, refusal: Refusal) -> Iterator[str]:
@@ -59,6 +60,10 @@ def untold_sizes() -> Iterator[str]:
             yield f"{what} of {HUGE.bit_length()} bits fills the screen"
         if any(("-(" in line) is not (size == -HUGE) for line in lines):
             yield f"{what} is told by the wrong sign: {lines[0]}"
+    for size, words in (((1 << SHOWN_BITS) - 1, "115792089"), (1 << SHOWN_BITS, "257 bits")):
+        sentence = str(ShapeRefusal(code=Code.RAGGED_IDS, what="x", expected=size, actual=3))
+        if words not in sentence:
+            yield f"an integer of {size.bit_length()} bits is told so: {sentence}"
     matrix = [[*range(70)] for _ in range(70)]
     for what, fact, cut in (("a list of rows", matrix, True),
                             ("an array of rows", np.array(matrix), False),

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from itertools import groupby
 from typing import Any
 
 from logitproof.properties.scalar import Config, Generator, initial_weights
@@ -179,8 +180,13 @@ def _reasons(implementation: Components, draw: Draw) -> Difference | None:
     longer = model.replace(max_positions=int(str(limits["positions"])) + 1)
     wider = model.replace(vocabulary_size=model.vocabulary_size + 1)
     P = before.census.total
+    limits_of = parts.limits
+    total = limits_of.Demand(terms=(0, parts.sizes.UNKNOWN))
+    asked = limits_of.compare(limits_of.Demands(host=total, disk=total), before.profile)
+    unknown = [(UNKNOWN, of, "unknown", limits[of]) for of in ("host", "disk")]
     return (
-        equal(f"reasons of {name}, {mode}", REASONS[name], codes)
+        equal("totals that nobody knows", unknown, [_facts(entry) for entry in asked][-2:])
+        or equal(f"reasons of {name}, {mode}", REASONS[name], codes)
         or equal("admissible", not codes, before.admissible)
         or equal(f"grouping of {heads} heads of their own", False,
                  "support/grouped-heads" in {str(reason.code) for reason in ungrouped.refusals})
@@ -256,6 +262,7 @@ def _report(implementation: Components, draw: Draw) -> Difference | None:
         ("events", [(p.event.name, p.event.bytes, p.live) for p in lived.events],
          [(e["name"], e["bytes"], e["live"]) for e in told["liveness"]["events"]
           if e["action"] != "repeat"]),
+        ("blocks on the way back", *_way_back(plan)),
         ("labels", {"calculated", "symbolic"}, set(_labels(told))),
         ("host", ENVELOPE + (0 if on_device else owned + shown_workspace), told["host"]["known"]),
         ("host in all", told["host"]["known"], told["host"]["total"]),
@@ -268,6 +275,15 @@ def _report(implementation: Components, draw: Draw) -> Difference | None:
         ("status", "admitted" if not reasons else "planned but not executable", told["status"]),
     )  # fmt: skip
     return first(equal(f"{what} of {name}", expected, actual) for what, expected, actual in facts)
+
+
+def _way_back(plan: Any) -> tuple[list[int], list[int]]:
+    """The numbers of the blocks whose adjoints a reverse pass makes: as they fall, as they come."""
+    made = (p.event.name for p in plan.liveness.events if p.event.action == "allocate")
+    adjoints = (name.split(".") for name in made if name.endswith(".adjoint"))
+    numbers = (int(parts[1]) for parts in adjoints if parts[0] == "blocks")
+    walked = [number for number, _ in groupby(numbers)]
+    return sorted(walked, reverse=True), walked
 
 
 def _held(plan: Any, told: Any) -> Iterator[tuple[str, object, object]]:

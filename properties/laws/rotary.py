@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -9,12 +10,13 @@ from logitproof.properties.scalar import rounded
 
 from .components import Components
 from .difference import Difference, first_difference
-from .drawn import Array, Draw, draws, first
+from .drawn import Array, Draw, draws, equal, first, refusal
 from .law import Law
 
 __all__ = ["LAWS"]
 
 UNIT = 2.0**-53
+LARGEST = 2**64 - 1  # the largest size, 3 times an odd number
 BASES = (10000.0, 500000.0, 100.0, 1.5)
 LONG = (1, 2, 256, 257, 1023, 4095)  # positions at which narrow formats lose a bit
 
@@ -94,11 +96,18 @@ def _offsets(implementation: Components, draw: Draw) -> Difference | None:
     whole = turned(x, start)
     at = np.arange(start, start + T, dtype=np.int64)[None]
     placed = rotation.rotate_at(parts.constant(x), at, context=parts.NO_GRAD).value
-    return first_difference(f"cells placed at {start}", whole, placed) or first(
-        first_difference(
-            f"cell {start + t} alone", whole[:, :, t : t + 1], turned(x[:, :, t : t + 1], start + t)
+    largest = partial(implementation.rotation, 6, LARGEST // 3, _base(draw))
+    return (
+        equal(f"a table of {LARGEST} angles", "raised MemoryError", refusal(largest))
+        or first_difference(f"cells placed at {start}", whole, placed)
+        or first(
+            first_difference(
+                f"cell {start + t} alone",
+                whole[:, :, t : t + 1],
+                turned(x[:, :, t : t + 1], start + t),
+            )
+            for t in range(T)
         )
-        for t in range(T)
     )
 
 
