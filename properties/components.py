@@ -40,7 +40,7 @@ from .interrupts import on_checked_path
 from .invalid.boundary import Boundary, NearMiss, state
 from .invalid.registry import BOUNDARIES, refusal
 from .invalid.told import untold, untold_sizes
-from .workspaces import traced
+from .workspaces import peak_bytes, traced
 
 __all__ = ["CoreComponents"]
 
@@ -198,6 +198,17 @@ class CoreComponents:
             with traced() as peaks:
                 decoder.loss(ids, ids).backward()
         return [*peaks.forward, *peaks.reverse]
+
+    def token_bytes(self, T: int) -> int:
+        """The peak of the last of T tokens, each path's first taken before."""
+        ids = [t % self.decoder.config.vocabulary_size for t in range(T)]
+        with self._one_by_one() as decoder:
+            session = DecodeSession(decoder)
+            session.prefill(ids[:-2])
+            session.decode(ids[-2])
+            with peak_bytes() as peak:
+                session.decode(ids[-1])
+        return peak()
 
     def recomputed_events(self, rows: int, T: int) -> list[Any]:
         """The schedule of blocks that run again, every block's events."""

@@ -28,13 +28,20 @@ def products_by(product: Product) -> Iterator[None]:
         return np.stack([product(a, b) for a, b in zip(left, right, strict=True)])
 
     def rows(left: Array, right: Array) -> Array:
-        return lanes(left[:, None], right)[:, 0]
+        products: Array = lanes(left[:, None], right)[:, 0]
+        return products
 
     def sum_of_rows(values: Array) -> Array:
-        return product(np.ones((1, len(values))), values)[0]
+        product_of_ones: Array = product(np.ones((1, len(values))), values)[0]
+        return product_of_ones
 
-    forms = {"_einsum": product, "_einsum_lanes": lanes, "_einsum_rows": rows}
-    with patch.multiple(floats, **forms, _sum_of_rows=sum_of_rows):
+    forms = {
+        "_einsum": product,
+        "_einsum_lanes": lanes,
+        "_einsum_rows": rows,
+        "_sum_of_rows": sum_of_rows,
+    }
+    with patch.dict(vars(floats), forms):
         _look_anew()
         try:
             yield

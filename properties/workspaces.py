@@ -47,3 +47,15 @@ def traced() -> Iterator[Peaks]:
     finally:
         tracemalloc.stop()
         Context.apply, Vjp.__call__ = apply, rule  # type: ignore[method-assign]
+
+
+@contextmanager
+def peak_bytes() -> Iterator[Callable[[], int]]:
+    """Gives what says, after the end, how many bytes were held at once of those made inside."""
+    peaks = list[int]()
+    tracemalloc.start()
+    try:
+        yield lambda: peaks[0]
+        peaks.append(tracemalloc.get_traced_memory()[1])
+    finally:
+        tracemalloc.stop()

@@ -86,6 +86,9 @@ class Components(Capable, Protocol):
     def needed_bytes(self, rows: int, T: int) -> Iterable[int]:
         """`lifetimes`: what every operation of a loss and every reverse rule needs, traced."""
 
+    def token_bytes(self, T: int) -> int:
+        """`lifetimes`: what the last of T cached tokens needs at once, traced."""
+
     def recomputed_events(self, rows: int, T: int) -> Iterable[Any]:
         """`lifetimes`: the events planned for the last of these."""
 

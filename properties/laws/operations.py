@@ -115,12 +115,13 @@ def _memory(implementation: Components, draw: Draw) -> Difference | None:
 
 
 def _backwards(left: Array, right: Array) -> Array:
-    return _in_steps(left[:, ::-1], right[::-1])
+    return np.asarray(_in_steps(left[:, ::-1], right[::-1]))
 
 
 def _kept_longer(left: Array, right: Array) -> Array:
     """A product is not rounded before it is added, nor is a sum rounded to the end."""
-    return _in_steps(left.astype(np.longdouble), right.astype(np.longdouble)).astype(np.float64)
+    longer = _in_steps(left.astype(np.longdouble), right.astype(np.longdouble))
+    return np.asarray(longer, dtype=np.float64)
 
 
 def _in_steps(left: Any, right: Any) -> Any:
