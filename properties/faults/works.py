@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from logitproof.core import logarithm, rounded, session
+from logitproof.core import logarithm, rounded, row, session
 from logitproof.core.kernels import Kernel, OutOfRange
 
 from .fault import Fault, planted
@@ -36,6 +36,16 @@ def fused_passes_give_up(_: Any) -> Any:
 def rows_give_up(_: Any) -> Any:
     """No token is computed on plain arrays."""
     return lambda *_: None
+
+
+@mistake((row, "mix_block"), source="notes/speed.md section 8")
+def chunks_give_up(_: Any) -> Any:
+    """The tokens of a prompt or a chunk are never computed together."""
+
+    def mix_block(*_: Any) -> Any:
+        raise row.Undecided
+
+    return mix_block
 
 
 FAULTS = tuple(_FOUND.values())

@@ -15,6 +15,12 @@ __all__ = ["LAWS"]
 
 HELD = 1 << 53  # beyond it float64 leaves integers out
 SIZES = 1 << 64  # what bounds an integer where nothing else does
+SHAPES = (
+    ("a tuple", (3, 0, 2)),
+    ("a list", [3, 0, 2]),
+    ("an array", np.array([3, 0, 2])),
+    ("numpy's integers", (np.int8(3), np.int64(0), np.uint64(2))),
+)
 DEEPEST = 32  # levels of a nest, axes of an array
 
 
@@ -181,7 +187,7 @@ def _at(code: str, at: int | None) -> dict[str, object]:
 def _integers(implementation: Components, draw: Draw) -> Difference | None:
     """By a lookup: each row of the table is its own number."""
     parts, g = implementation.parts, draw.generator()
-    table = np.arange(101.0).reshape(101, 1)
+    table, nothing = np.arange(101.0).reshape(101, 1), np.zeros((2, 0))
     whole = np.array([[g.below(101) for _ in range(1 + g.below(4))]] * draw.below(g, 3))
 
     def taken(what: str, given: object) -> Difference | None:
@@ -210,6 +216,9 @@ def _integers(implementation: Components, draw: Draw) -> Difference | None:
             at=1, index=n, bound=101,
         )
         for n, how, given in _out_of_bounds()
+    ) or first(
+        equal(f"a shape as {how}", (3, 0, 2), parts.ops.reshape(nothing, shape=given)[0].shape)
+        for how, given in SHAPES
     ) or first(
         equal(f"state of seed {seed!r}", int(seed), drawn(seed).state)
         for seed in (0, SIZES - 1, np.uint64(SIZES - 1), np.int8(7))

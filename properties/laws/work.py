@@ -16,6 +16,7 @@ from .law import Law
 __all__ = ["LAWS"]
 
 ARGUMENTS = 100  # of each function, alone and in an array
+SEVERAL = 4  # tokens, which together take hardly more calls than one
 SETTLED = 4  # of these at most: one in some thousands lies so near to a middle
 FUNCTIONS: dict[str, Callable[[float], float]] = {
     "exp": lambda x: 40.0 * x - 20.0,
@@ -51,11 +52,21 @@ def _fused_nodes(implementation: Components, case: Case) -> Difference | None:
 def _plain_tokens(implementation: Components, case: Case) -> Difference | None:
     implementation.load(case.config, case.weights)
     ids = [*case.ids[0], *[0] * case.config.max_positions][: case.config.max_positions]
+    chunk = ids[1:-1]
     with implementation.session() as session:
-        prompt = implementation.counted(lambda: session.prefill(ids[:2]))
-        tokens = implementation.counted(lambda: [session.decode(i) for i in ids[2:]])
-    return equal("operations of a prompt and its tokens", (0, 0),
-                 (prompt["operations"], tokens["operations"]))  # fmt: skip
+        prompt, behind, token = (
+            implementation.counted(call)
+            for call in (
+                lambda: session.prefill(ids[:1]),
+                lambda: session.extend(chunk) if chunk else None,
+                lambda: session.decode(ids[-1]) if ids[1:] else None,
+            )
+        )
+    found = [counted["operations"] for counted in (prompt, behind, token)]
+    one_by_one = len(chunk) >= SEVERAL and behind["sums"] > 2 * token["sums"]
+    return equal("operations of a prompt, a chunk and a token", [0, 0, 0], found) or equal(
+        f"{len(chunk)} tokens computed one by one, by {behind['sums']} calls", False, one_by_one
+    )
 
 
 LAWS = (
@@ -81,10 +92,11 @@ LAWS = (
     ),
     Law(
         id="work.plain-tokens",
-        statement="A prompt of ordinary text and the tokens behind it make no node.",
+        statement="A prompt of ordinary text, a chunk and a token behind it make no node, and the"
+        " tokens of a chunk are computed together.",
         source="notes/speed.md section 8; cache.md section 5",
         needs=("counted-work",),
-        faults=("rows-give-up",),
+        faults=("rows-give-up", "chunks-give-up"),
         cases=full_cases,
         check=_plain_tokens,
     ),
