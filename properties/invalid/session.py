@@ -72,11 +72,7 @@ prefill = _ids_boundary(
     (
         fault(Code.EMPTY_PROMPT, "no token", lambda s: s.set(ids=s.ids[:0])),
         fault(
-            Code.PREFILL_REQUIRES_EMPTY,
-            "committed rows",
-            lambda s: s.set(committed=[0, 1]),
-            expected=0,
-            len=2,
+            Code.PREFILL_REQUIRES_EMPTY, "committed rows", lambda s: s.set(committed=[0, 1]), len=2
         ),
         fault(Code.PROMPT_TOO_LONG, "six tokens", _longer, tokens=6, capacity=CAPACITY),
         fault(

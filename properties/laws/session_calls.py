@@ -17,6 +17,7 @@ from .components import Components
 from .difference import Difference, doubles, first_difference
 from .drawn import answered, equal, first, refused
 from .law import Law
+from .telling import tells
 
 __all__ = ["LAWS", "Call", "Held", "Script", "held_after"]
 
@@ -236,6 +237,14 @@ def _phase(session: Any, held: Held, capacity: int, what: str) -> Iterator[Diffe
             "capacity/full": lambda: session.decode(0),
         }
     yield from (refused(f"{what}: another call", code, call) for code, call in wrong.items())
+    if held.tokens:
+        yield tells(
+            f"{what}: another prompt",
+            "state/prefill-requires-empty",
+            lambda: session.prefill([0]),
+            expected=0,
+            actual=len(held.tokens),
+        )
 
 
 def _output(
