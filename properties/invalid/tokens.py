@@ -30,6 +30,7 @@ merges = Boundary(
     faults=(
         fault(Code.RAGGED_IDS, "ragged merges", lambda s: s.set(merges=[*s.merges, [[1]]])),
         fault(Code.NOT_AN_INTEGER, "float in a pair", lambda s: _merge(0, (97.0, 98), s), id=97.0),
+        fault(Code.FIELD_TYPE, "a number", lambda s: s.set(merges=5)),
         fault(Code.FIELD_TYPE, "a flat pair", lambda s: s.set(merges=[97, 98])),
         fault(
             Code.UNKNOWN_MERGE_OPERAND,
@@ -57,6 +58,7 @@ merges = Boundary(
     apart=(
         Apart("one pair of rank 0", {"float in a pair", "id 256 at rank 0"}),
         Apart("two integers are no pairs", {"a flat pair"}, {"float in a pair"}),
+        Apart("a number has no items", {"a number"}, {"float in a pair", "ragged merges"}),
     ),
 )
 

@@ -15,6 +15,7 @@ __all__ = ["LAWS"]
 
 HELD = 1 << 53  # beyond it float64 leaves integers out
 SIZES = 1 << 64  # what bounds an integer where nothing else does
+IDS = 1 << 32  # what bounds an id where no vocabulary does
 SHAPES = (
     ("a tuple", (3, 0, 2)),
     ("a list", [3, 0, 2]),
@@ -223,11 +224,12 @@ def _integers(implementation: Components, draw: Draw) -> Difference | None:
         equal(f"state of seed {seed!r}", int(seed), drawn(seed).state)
         for seed in (0, SIZES - 1, np.uint64(SIZES - 1), np.int8(7))
     ) or first(
-        tells(what, "index/not-an-integer", call, at=0, bound=SIZES)
-        for what, call in (
-            ("a seed that is a float", lambda: drawn(1.0)),
-            ("lengths that are floats", lambda: _layout(parts, [1.0])),
-            ("masked lengths", lambda: _layout(parts, np.ma.MaskedArray([1]))),
+        tells(what, "index/not-an-integer", call, at=0, bound=bound)
+        for what, bound, call in (
+            ("a seed that is a float", SIZES, lambda: drawn(1.0)),
+            ("lengths that are floats", SIZES, lambda: _layout(parts, [1.0])),
+            ("masked lengths", SIZES, lambda: _layout(parts, np.ma.MaskedArray([1]))),
+            ("merges of floats", IDS, lambda: parts.BpeTokenizer([(97.0, 98)])),
         )
     )  # fmt: skip
 
