@@ -232,4 +232,36 @@ fork = _closed("fork", lambda s: s.session.fork())
 enter = _closed("__enter__", lambda s: s.session.__enter__())
 
 
-BOUNDARIES = (prefill, extend, decode, truncate, reset, fork, enter)
+def _open_spoiled(s: Situation) -> None:
+    """A session whose first layer holds otherwise than the others."""
+    s.set(session=DecodeSession(model()))
+    s.session.prefill([0, 1])
+    for name, value in s.spoiled.items():
+        setattr(s.session.cache.layers[0], name, value)
+
+
+def _spoiled(name: str, **facts: int) -> Fault:
+    def spoil(s: Situation) -> None:
+        s.spoiled.update(facts)
+
+    return fault(Code.PREPARED_CACHE_PREFIX, name, spoil, layer=0)
+
+
+# Nobody but a caller who reaches into a cache brings it about; a token tells it all the same.
+uneven = Boundary(
+    name="DecodeSession.decode, one layer otherwise",
+    order=(Code.PREPARED_CACHE_PREFIX,),
+    build=lambda: Situation(spoiled={}),
+    ready=_open_spoiled,
+    call=lambda s: s.session.decode(1),
+    faults=(
+        _spoiled("a row less", length=1),
+        _spoiled("a row more", length=3),
+        _spoiled("no batch", batch=0),
+        _spoiled("batch of two", batch=2),
+        _spoiled("less room", capacity=CAPACITY - 1),
+        _spoiled("more room", capacity=CAPACITY + 1),
+    ),
+)
+
+BOUNDARIES = (uneven, prefill, extend, decode, truncate, reset, fork, enter)
