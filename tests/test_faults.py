@@ -15,7 +15,7 @@ FAMILIES = list(dict.fromkeys(map(family, LAWS)))
 # Of each family, a fault that no law of another one sees.
 WITNESSES = {
     "published": "branches-exchanged-by-both",
-    "decoder": "negative-id-wraps",
+    "decoder": "resumed-as-ordinary-text",
     "truth": "subnormal-logits-flushed-where-tied",
     "sizes": "epsilon-at-least-usual",
     "ranges": "positions-counted-from-start",
