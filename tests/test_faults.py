@@ -43,7 +43,7 @@ WITNESSES = {
     "plans": "seeds-of-no-profile",
     "records": "keys-unsorted",
     "tokenizer": "merges-from-the-right",
-    "work": "fused-passes-give-up",
+    "work": "chunks-give-up",
     "layers": "linear-without-bias",
     "modes": "recomputed-without-steps",
     "copies": "copied-parameter-without-gradient",
