@@ -76,7 +76,8 @@ def run(args: argparse.Namespace) -> int:
     law_ids = _matching(laws.REGISTRY, args.law, "law")
     pairs = (every if args.all else declared)(chosen, law_ids)
     if not pairs:
-        raise UsageError("logitproof faults: none of these laws declares one of these faults")
+        what = "concerns the decoder of" if args.all else "declares"
+        raise UsageError(f"logitproof faults: none of these laws {what} one of these faults")
     matrix = _computed(pairs, args.examples, args.jobs)
     _write(args.json, matrix.facts())
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
@@ -95,9 +96,10 @@ def _computed(pairs: Mapping[str, list[str]], examples: int, jobs: int) -> Matri
     kills: list[Kill] = []
     start = time.perf_counter()
     show = _progress(len(pairs), start)
-    for number, row in enumerate(rows(pairs, examples=examples, jobs=jobs), 1):
+    found = rows(pairs, examples=examples, jobs=jobs)
+    for number, (fault, row) in enumerate(zip(pairs, found, strict=True), 1):
         kills += row
-        show(number, row[0].fault)
+        show(number, fault)
     return Matrix(kills=tuple(kills), seconds=round(time.perf_counter() - start, 1))
 
 

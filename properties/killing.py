@@ -139,8 +139,13 @@ def declared(fault_ids: Iterable[str], law_ids: Sequence[str]) -> dict[str, list
 
 
 def every(fault_ids: Iterable[str], law_ids: Sequence[str]) -> dict[str, list[str]]:
-    """Each fault with all chosen laws."""
-    return {f: list(law_ids) for f in fault_ids}
+    """Each fault with those of the laws that concern the decoder that it is planted in, if any."""
+    pairs = {f: [*_concerning(subject_of(f), law_ids)] for f in fault_ids}
+    return {fault: some for fault, some in pairs.items() if some}
+
+
+def _concerning(subject: laws.DecoderUnderTest, law_ids: Iterable[str]) -> Iterator[str]:
+    return (law for law in law_ids if not laws.REGISTRY[law].missing(subject))
 
 
 def rows(pairs: Pairs, *, examples: int, jobs: int = 1) -> Iterator[tuple[Kill, ...]]:
@@ -156,9 +161,7 @@ def rows(pairs: Pairs, *, examples: int, jobs: int = 1) -> Iterator[tuple[Kill, 
 
 
 def _row(fault: str, law_ids: Sequence[str], examples: int) -> tuple[Kill, ...]:
-    subject = subject_of(fault)
-    asked = (law for law in law_ids if not laws.REGISTRY[law].missing(subject))
-    return tuple(_cell(fault, law, examples) for law in asked)
+    return tuple(_cell(fault, law, examples) for law in _concerning(subject_of(fault), law_ids))
 
 
 def _cell(fault: str, law: str, examples: int) -> Kill:

@@ -66,6 +66,16 @@ def test_a_run_writes_its_matrix(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert facts["survivors"] == []
 
 
+def test_a_fault_that_no_law_concerns_is_left_out(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "matrix.json"
+    chosen = ("--all", "--law", "operations.adjoint", "--fault", "kv-[bh]*")
+    code, _ = printed(capsys, "faults", "run", *chosen, "--json", str(file))
+    tried = {cell["fault"] for cell in json.loads(file.read_bytes())["cells"]}
+    assert (code, tried) == (1, {"kv-by-query-heads"})
+
+
 def test_two_processes_give_the_same_matrix(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -83,6 +93,7 @@ def test_two_processes_give_the_same_matrix(
         ("faults", "run", "--fault", "unheard-of"),
         ("faults", "run", "--law", "unheard-of"),
         ("faults", "run", "--law", "gather.*", "--fault", "kv-by-query-heads"),
+        ("faults", "run", "--all", "--law", "operations.*", "--fault", "kv-heads-in-turn"),
         ("faults", "run", "--examples", "0"),
         ("faults", "list", "--json", "/nowhere/at/all"),
         ("laws", "explain", "unheard-of"),
