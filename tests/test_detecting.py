@@ -47,6 +47,9 @@ from logitproof.properties.foreign_subject import ForeignSubject
 
 ASKED = 500.0  # the detective's own base
 
+def halves():
+    return ForeignSubject(pairs="halves")
+
 def pair():
     return ForeignSubject(pairs="halves", gain="one-plus")
 
@@ -288,6 +291,13 @@ def test_the_command_tells_it_last_but_one(own: str, capsys: Output) -> None:
     sentence = json.loads(Path("f.json").read_text("utf-8"))["conventions"]["sentence"]
     assert f"Conventions: {sentence} 1 of 1 law FAILS." in text
     assert f"<b>Conventions:</b> {sentence}</p>" in Path("p.html").read_text("utf-8")
+
+
+def test_the_end_of_a_report_in_the_readme_is_what_is_printed(own: str, capsys: Output) -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
+    shown = readme.split("```\nConventions:")[1].split("```")[0]
+    assert cli.main(["verify", "--law", "truth.*", "--decoder", f"{own}:halves"]) == 1
+    assert capsys.readouterr().out.endswith(f"Conventions:{shown}")
 
 
 def test_it_can_be_left_out(own: str, capsys: Output) -> None:
