@@ -202,8 +202,7 @@ class CoreComponents:
     def token_bytes(self, T: int) -> int:
         """The peak of the last of T tokens, each path's first taken before."""
         ids = [t % self.decoder.config.vocabulary_size for t in range(T)]
-        with self._one_by_one() as decoder:
-            session = DecodeSession(decoder)
+        with self._one_by_one() as decoder, DecodeSession(decoder) as session:
             session.prefill(ids[:-2])
             session.decode(ids[-2])
             with peak_bytes() as peak:

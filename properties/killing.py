@@ -140,16 +140,16 @@ def declared(fault_ids: Iterable[str], law_ids: Sequence[str]) -> dict[str, list
 
 def every(fault_ids: Iterable[str], law_ids: Sequence[str]) -> dict[str, list[str]]:
     """Each fault with those of the laws that concern the decoder that it is planted in, if any."""
-    pairs = {f: [*_concerning(subject_of(f), law_ids)] for f in fault_ids}
+    subjects = {fault: subject_of(fault) for fault in fault_ids}
+    pairs = {
+        fault: [law for law in law_ids if not laws.REGISTRY[law].missing(subject)]
+        for fault, subject in subjects.items()
+    }
     return {fault: some for fault, some in pairs.items() if some}
 
 
-def _concerning(subject: laws.DecoderUnderTest, law_ids: Iterable[str]) -> Iterator[str]:
-    return (law for law in law_ids if not laws.REGISTRY[law].missing(subject))
-
-
 def rows(pairs: Pairs, *, examples: int, jobs: int = 1) -> Iterator[tuple[Kill, ...]]:
-    """One row per fault, in order: of the laws that concern the decoder that it is planted in."""
+    """One row per fault, in order; the laws must concern the decoder that it is planted in."""
     if jobs == 1:
         yield from (_row(fault, some, examples) for fault, some in pairs.items())
         return
@@ -161,7 +161,7 @@ def rows(pairs: Pairs, *, examples: int, jobs: int = 1) -> Iterator[tuple[Kill, 
 
 
 def _row(fault: str, law_ids: Sequence[str], examples: int) -> tuple[Kill, ...]:
-    return tuple(_cell(fault, law, examples) for law in _concerning(subject_of(fault), law_ids))
+    return tuple(_cell(fault, law, examples) for law in law_ids)
 
 
 def _cell(fault: str, law: str, examples: int) -> Kill:

@@ -329,7 +329,7 @@ LAWS = (
         statement="Integers of every type and nest are taken; what only equals one is refused at"
         " its place, with what bounds it.",
         source="STYLE.md section 7; cases: emb-id-narrowing",
-        needs=("operations", "tape"),
+        needs=("operations", "tape", "tokenizer"),
         faults=("whole-floats-are-integers",),
         cases=draws("dyadic", first_seed=81_000),
         check=_integers,

@@ -21,6 +21,8 @@ __all__ = ["LAWS"]
 INF, NAN = math.inf, math.nan
 FUNCTIONS = ("exp", "log", "log1p", "sin", "cos")
 MANY = 70  # more than go one by one
+# Odd numbers whose cubes have 54 bits: the square of one to the power 1.5 lies half way.
+LEAST_ROOT, MOST_ROOTS = 208_065, 27_000
 # Arguments where a value is no rounding of a finite one, each with its value.
 LIMITS: dict[str, tuple[tuple[float, float], ...]] = {
     "exp": (
@@ -58,10 +60,6 @@ def _tried(
             for x, w, f in zip(some, wanted, found, strict=True)
             if w.hex() != f.hex()
         )
-
-
-# Odd numbers whose cubes have 54 bits: the square of one to the power 1.5 lies half way.
-LEAST_ROOT, MOST_ROOTS = 208_065, 27_000
 
 
 def _alike(what: str, expected: float, actual: float) -> Difference | None:
