@@ -15,9 +15,13 @@ pytestmark = pytest.mark.golden
 CASES = load.read()
 # Observed outside core, and reached by no call yet.
 OF_HEALTH = {Code.ZERO_NORMALIZER}
-# No stored case has a product of so many terms; published digests and a law of sizes see it.
-LONGER = {"contraction-halved-beyond-64": ("published.gradients", "sizes.scalar-bits")}
-ORDERS = [f for f in REGISTRY.values() if f.kind == "order" and f.id not in LONGER]
+# No stored case has a product of so many terms, nor one that numpy makes as on another machine;
+# published digests and laws see them.
+UNSTORED = {
+    "contraction-halved-beyond-64": ("published.gradients", "sizes.scalar-bits"),
+    "product-tried-on-tame-numbers": ("operations.elsewhere",),
+}
+ORDERS = [f for f in REGISTRY.values() if f.kind == "order" and f.id not in UNSTORED]
 NUMERIC = [
     case
     for case in CASES
@@ -96,10 +100,8 @@ def test_the_set_is_small() -> None:
     assert sum(path.stat().st_size for path in data) < 1.5 * 2**20
 
 
-@pytest.mark.parametrize(("fault", "laws"), LONGER.items())
-def test_an_order_of_more_terms_than_a_case_has_is_seen_by_laws(
-    fault: str, laws: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize(("fault", "laws"), UNSTORED.items())
+def test_an_order_that_no_case_can_show_is_seen_by_laws(fault: str, laws: tuple[str, ...]) -> None:
     with REGISTRY[fault]:
         assert [law for law in laws if LAWS[law](subject_of(fault)).holds] == []
 
