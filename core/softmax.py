@@ -43,10 +43,6 @@ class RowStatistics:
             self._log_sum = floats.log1p(self.tail)
         return self._log_sum
 
-    @log_sum.setter
-    def log_sum(self, log_sum: Array) -> None:
-        self._log_sum = log_sum
-
     def probabilities(self) -> Array:
         """exp(z - m) / (1 + tail), every -0.0 made +0.0."""
         return floats.clean_zeros(self.exponentials / (1.0 + self.tail)[:, None])

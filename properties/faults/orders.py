@@ -226,7 +226,7 @@ def log_of_one_plus_tail(right: Any) -> Any:
 
     def init(self: softmax.RowStatistics, rows: Array) -> None:
         right(self, rows)
-        self.log_sum = floats.log(1.0 + self.tail)
+        self._log_sum = floats.log(1.0 + self.tail)
 
     return init
 

@@ -150,7 +150,7 @@ def softmax_unshifted(_: Any) -> Any:
         with np.errstate(all="ignore"):
             self.exponentials = np.exp(rows)
             self.tail = floats.total(self.exponentials, axis=1) - 1.0
-            self.log_sum = np.log1p(self.tail)
+            self._log_sum = np.log1p(self.tail)
 
     return init
 
