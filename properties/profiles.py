@@ -19,7 +19,7 @@ def register() -> None:
         suppress_health_check=(),  # none is suppressed
     )
     settings.register_profile("quick", fixed, max_examples=25)
-    settings.register_profile("ci", fixed, max_examples=100)
+    settings.register_profile("ci", fixed, max_examples=60)
     settings.register_profile(
         "soak",
         fixed,

@@ -62,7 +62,7 @@ def test_a_profile_says_how_many_cases(own: Path) -> None:
     wanted = ("--logitproof-decoder=plugin_decoder:Good", "--logitproof-profile=ci")
     done = run(own, *wanted, "--collect-only", "-q")
     assert done.returncode == 0, done.stdout
-    assert "test_law[truth.logits-100]" in done.stdout
+    assert "test_law[truth.logits-60]" in done.stdout
 
 
 def test_the_profile_that_varies_draws_a_seed_and_says_it(own: Path) -> None:

@@ -291,7 +291,7 @@ def test_a_bare_import_of_core_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "examples", "varies"), [("quick", 25, "no"), ("ci", 100, "no"), ("soak", 250, "yes")]
+    ("name", "examples", "varies"), [("quick", 25, "no"), ("ci", 60, "no"), ("soak", 250, "yes")]
 )
 def test_a_profile_is_complete_and_as_the_readme_says(
     name: str, examples: int, varies: str
@@ -320,7 +320,7 @@ def test_the_profile_of_the_command_line_takes_precedence() -> None:
     assert "hypothesis profile 'ci'" in done.stdout
 
 
-@pytest.mark.parametrize(("name", "examples"), [(None, 25), ("quick", 25), ("ci", 100)])
+@pytest.mark.parametrize(("name", "examples"), [(None, 25), ("quick", 25), ("ci", 60)])
 def test_the_profile_comes_from_the_environment(
     name: str | None, examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
