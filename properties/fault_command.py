@@ -17,7 +17,7 @@ from typing import Any
 from logitproof.properties import faults, laws
 from logitproof.properties.cli import UsageError
 
-from . import kill_table
+from . import kill_table, reach
 from .killing import Kill, Matrix, declared, every, rows
 from .laws.law import EXAMPLES
 
@@ -41,6 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--all", action="store_true", help="every law on every fault, not the declared pairs alone"
     )
     running.add_argument(
+        "--every-cell",
+        action="store_true",
+        help="with --all: try the cells too that cannot differ, whose law calls nothing of what the"
+        " fault replaces",
+    )
+    running.add_argument(
         "--examples",
         metavar="N",
         type=_positive,
@@ -62,12 +68,10 @@ def _positive(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Prints the list, or the kill matrix. 1 when a fault survives or a promise is broken.
 
-    Raises UsageError for a GLOB that matches nothing, and OSError before anything is planted
-    where FILE cannot be written.
+    Raises UsageError for a GLOB that matches nothing and for options that do not go together, and
+    OSError before anything is planted where FILE cannot be written.
     """
     chosen = _matching(faults.REGISTRY, args.fault, "fault")
-    if args.json is not None:
-        args.json.open("a", encoding="utf-8").close()
     columns = min(max(shutil.get_terminal_size().columns, WIDTHS[0]), WIDTHS[1])
     if args.action == "list":
         _write(args.json, [_facts(faults.REGISTRY[f]) for f in chosen])
@@ -78,7 +82,12 @@ def run(args: argparse.Namespace) -> int:
     if not pairs:
         what = "concerns the decoder of" if args.all else "declares"
         raise UsageError(f"logitproof faults: none of these laws {what} one of these faults")
-    matrix = _computed(pairs, args.examples, args.jobs)
+    if args.every_cell and not args.all:
+        raise UsageError("logitproof faults: --every-cell goes with --all")
+    if args.json is not None:
+        args.json.open("a", encoding="utf-8").close()
+    looks = args.all and not args.every_cell
+    matrix = _computed(pairs, args.examples, args.jobs, looks=looks)
     _write(args.json, matrix.facts())
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     print("\n".join(kill_table.lines(matrix, width=columns, colour=colour)))
@@ -92,23 +101,42 @@ def _matching(registry: Mapping[str, Any], pattern: str, kind: str) -> list[str]
     return found
 
 
-def _computed(pairs: Mapping[str, list[str]], examples: int, jobs: int) -> Matrix:
-    kills: list[Kill] = []
+def _computed(pairs: Mapping[str, list[str]], examples: int, jobs: int, *, looks: bool) -> Matrix:
     start = time.perf_counter()
-    show = _progress(len(pairs), start)
-    found = rows(pairs, examples=examples, jobs=jobs)
+    tried = _reaching(pairs, examples, jobs, start) if looks else pairs
+    kills = [
+        Kill(fault=fault, law=law, killed=False, examples=0, seconds=0.0, reached=False)
+        for fault, some in pairs.items()
+        for law in some
+        if law not in tried[fault]
+    ]
+    show = _progress(len(pairs), "faults", start)
+    found = rows(tried, examples=examples, jobs=jobs)
     for number, (fault, row) in enumerate(zip(pairs, found, strict=True), 1):
         kills += row
         show(number, fault)
     return Matrix(kills=tuple(kills), seconds=round(time.perf_counter() - start, 1))
 
 
-def _progress(total: int, start: float) -> Callable[[int, str], None]:
+def _reaching(
+    pairs: Mapping[str, list[str]], examples: int, jobs: int, start: float
+) -> Mapping[str, list[str]]:
+    some = reach.asked(pairs)
+    show = _progress(len(some), "laws watched", start)
+    called: dict[reach.Asked, reach.Calls] = {}
+    found = reach.calls(some, examples=examples, jobs=jobs)
+    for number, (asked, calls) in enumerate(zip(some, found, strict=True), 1):
+        called[asked] = calls
+        show(number, asked[1])
+    return reach.reaching(pairs, called)
+
+
+def _progress(total: int, what: str, start: float) -> Callable[[int, str], None]:
     """On a terminal one line that is overwritten and goes; elsewhere a line for every tenth."""
     if sys.stderr.isatty():
 
-        def overwrite(number: int, fault: str) -> None:
-            text = f"[{number}/{total}] {fault}" if number < total else ""
+        def overwrite(number: int, name: str) -> None:
+            text = f"[{number}/{total}] {name}" if number < total else ""
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
         return overwrite
@@ -116,7 +144,7 @@ def _progress(total: int, start: float) -> Callable[[int, str], None]:
     def tell(number: int, _: str) -> None:
         if number * TENTHS // total > (number - 1) * TENTHS // total:
             took = time.perf_counter() - start
-            print(f"{number} of {total} faults in {took:.0f} s", file=sys.stderr, flush=True)
+            print(f"{number} of {total} {what} in {took:.0f} s", file=sys.stderr, flush=True)
 
     return tell
 

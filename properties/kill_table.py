@@ -35,7 +35,7 @@ def lines(matrix: Matrix, *, width: int, colour: bool) -> Iterator[str]:
         )
     yield ""
     legend = f"""{FIRST} seen by the first example, {EARLY} by one of the first {FEW}, {LATE} later,
-        {SURVIVED} not seen, blank: not tried. One column per family of laws:"""
+        {SURVIVED} not seen, blank: not asked. One column per family of laws:"""
     yield from textwrap.wrap(" ".join(legend.split()), width)
     yield ""
     yield f"  {'family':<14} {'laws':>5} {'sees':>5} {'alone':>6}"
@@ -65,12 +65,14 @@ def _margin(cells: list[Kill]) -> str:
 
 
 def _summary(matrix: Matrix) -> Iterator[str]:
-    killed, tried = sum(k.killed for k in matrix.kills), len(matrix.kills)
+    killed, tried = (sum(getattr(k, what) for k in matrix.kills) for what in ("killed", "reached"))
     crashed = sum(k.crashed for k in matrix.kills)
     yield (
         f"{len(matrix.faults)} faults, {len(matrix.laws)} laws, {tried} cells tried in"
         f" {matrix.seconds:.0f} s; {killed} cells killed, {crashed} of them by a crash."
     )
+    if unreached := len(matrix.kills) - tried:
+        yield f"{unreached} cells cannot differ: the law calls nothing of what the fault replaces."
     for kill in matrix.broken_promises:
         yield f"Promised and not seen: {kill.fault} by {kill.law}."
     if matrix.idle_laws:

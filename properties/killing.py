@@ -42,6 +42,7 @@ class Kill:
     """What became of one fault under one law.
 
     examples: cases that the law needed to see it, or tried in vain
+    reached:  it was tried; without that, the law calls nothing of what the fault replaces
     margin:   of the case that saw it, the largest error over its bound, where that is measured
     crashed:  it was seen because something raised, not because something was found wrong
     """
@@ -53,6 +54,7 @@ class Kill:
     seconds: float
     margin: float | None = None
     crashed: bool = False
+    reached: bool = True
     words: str | None = None
 
 
@@ -110,7 +112,7 @@ class Matrix:
         }
 
     def facts(self) -> dict[str, Any]:
-        """The matrix as JSON values: a row per fault, a column per law, null where not tried."""
+        """The matrix as JSON values: a row per fault, a column per law, null where not asked."""
         cells = {(k.fault, k.law): k for k in self.kills}
         grid = [[cells.get((f, law)) for law in self.laws] for f in self.faults]
         return {

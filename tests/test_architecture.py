@@ -146,6 +146,7 @@ MAY_IMPORT = {
         "properties.textbook",
     },
     "properties.kill_table": {"properties.faults", "properties.killing"},
+    "properties.reach": {"properties.faults", "properties.killing", "properties.laws"},
     "properties.mutants": {*COMMAND, "cosmic_ray"},
     "properties.fault_command": COMMAND,
     "properties.law_command": COMMAND,

@@ -95,6 +95,7 @@ def test_two_processes_give_the_same_matrix(
         ("faults", "run", "--law", "gather.*", "--fault", "kv-by-query-heads"),
         ("faults", "run", "--all", "--law", "operations.*", "--fault", "kv-heads-in-turn"),
         ("faults", "run", "--examples", "0"),
+        ("faults", "run", "--every-cell"),
         ("faults", "list", "--json", "/nowhere/at/all"),
         ("laws", "explain", "unheard-of"),
     ],
@@ -105,6 +106,29 @@ def test_a_wrong_call_is_one_line(
     assert cli.main(list(arguments)) == 2
     told = capsys.readouterr()
     assert (told.out, told.err.count("\n")) == ("", 1)
+
+
+def test_a_refused_run_writes_no_file(tmp_path: Path) -> None:
+    file = tmp_path / "kills.json"
+    assert cli.main(["faults", "run", "--law", "unheard-of", "--json", str(file)]) == 2
+    assert not file.exists()
+
+
+def test_cells_that_cannot_differ_are_tried_where_they_are_wanted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "kills.json"
+    chosen = ("--all", "--law", "*.text", "--fault", "*-in-*", "--examples", "2")
+    _, text = printed(capsys, "faults", "run", *chosen, "--json", str(file))
+    facts = json.loads(file.read_bytes())
+    assert {(cell["reached"], cell["examples"] > 0) for cell in facts["cells"]} == {
+        (True, True), (False, False)
+    }  # fmt: skip
+    left = sum(not cell["reached"] for cell in facts["cells"])
+    assert f"{left} cells cannot differ" in text
+    _, whole = printed(capsys, "faults", "run", *chosen, "--every-cell", "--json", str(file))
+    assert json.loads(file.read_bytes())["killed"] == facts["killed"]
+    assert "cannot differ" not in whole
 
 
 def test_the_laws_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
