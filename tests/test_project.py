@@ -16,7 +16,7 @@ import sysconfig
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import settings
@@ -127,12 +127,22 @@ def python(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 
+class Helpful(argparse.ArgumentParser):
+    """Keeps every parser made of this class: a command's own and those of its actions."""
+
+    made: ClassVar[list[argparse.ArgumentParser]] = []
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.made.append(self)
+
+
 def options_of_commands() -> set[str]:
-    """The options that the commands know."""
-    parsers = [argparse.ArgumentParser() for _ in cli.COMMANDS]
-    for name, parser in zip(cli.COMMANDS, parsers, strict=True):
-        cli.command_module(name).add_arguments(parser)
-    return set(re.findall(r"--[a-z-]+", " ".join(parser.format_help() for parser in parsers)))
+    """The options that the commands and their actions know."""
+    Helpful.made.clear()
+    for name in cli.COMMANDS:
+        cli.command_module(name).add_arguments(Helpful())
+    return set(re.findall(r"--[a-z-]+", " ".join(parser.format_help() for parser in Helpful.made)))
 
 
 def floor(requirement: str) -> str:
