@@ -42,7 +42,8 @@ class Kill:
     """What became of one fault under one law.
 
     examples: cases that the law needed to see it, or tried in vain
-    reached:  it was tried; without that, the law calls nothing of what the fault replaces
+    reached:  it was tried; without that the law calls nothing of what the fault replaces, and there
+              are no examples
     margin:   of the case that saw it, the largest error over its bound, where that is measured
     crashed:  it was seen because something raised, not because something was found wrong
     """

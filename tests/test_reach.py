@@ -78,6 +78,11 @@ def test_a_law_stays_that_promises_or_was_not_watched_or_did_not_hold() -> None:
     assert reach.reaching(pairs, called) == pairs
 
 
+def test_a_law_that_does_not_hold_while_it_is_watched_may_see_anything() -> None:
+    with REGISTRY[SCATTER]:
+        assert [*reach.calls([("steps", "gather.duplicates")], examples=2)] == [None]
+
+
 @pytest.mark.parametrize("fault", ["nesting-without-bound", "keys-told-are-values"])
 def test_every_law_stays_where_no_function_is_replaced(fault: str) -> None:
     pairs = {fault: ["gather.duplicates", "norm.scale"]}
